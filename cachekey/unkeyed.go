@@ -1,0 +1,15 @@
+package cachekey
+
+// CookieUnkeyed reports whether a cookie of this name reaches the origin without
+// being in the key, so that it may shape a response that others get.
+func (s *Spec) CookieUnkeyed(name string) bool {
+	if s.dropOtherCookies || s.keysCookie(name) {
+		return false
+	}
+	for i := range s.headers {
+		if s.headers[i].lower == "cookie" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+type config struct {
+	listen string
+	origin *url.URL
+	memory int64
+	debug  bool
+	rfc    bool
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var c config
+	var origin, memory string
+	fs := flag.NewFlagSet("reverseproxy", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	fs.StringVar(&origin, "origin", "", "`URL` of the origin, such as http://127.0.0.1:3000 (required)")
+	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
+	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
+	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
+	if err := fs.Parse(args); err != nil {
+		return c, err
+	}
+	if fs.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	var err error
+	if c.origin, err = parseOrigin(origin); err != nil {
+		return c, fmt.Errorf("-origin: %w", err)
+	}
+	if c.memory, err = parseSize(memory); err != nil {
+		return c, fmt.Errorf("-memory: %w", err)
+	}
+	return c, nil
+}
+
+// parseOrigin accepts a URL, or host:port for http.
+func parseOrigin(s string) (*url.URL, error) {
+	if s == "" {
+		return nil, fmt.Errorf("is required, such as -origin http://127.0.0.1:3000")
+	}
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("the scheme of %q must be http or https", s)
+	case u.Host == "":
+		return nil, fmt.Errorf("%q has no host", s)
+	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return nil, fmt.Errorf("%q must be only scheme, host and perhaps a path", s)
+	}
+	return u, nil
+}
+
+// parseSize reads a number of bytes with an optional unit.
+func parseSize(s string) (int64, error) {
+	upper := strings.ToUpper(strings.TrimSpace(s))
+	number := strings.TrimRight(upper, "KMGIB")
+	var shift uint
+	switch strings.TrimSuffix(strings.TrimSuffix(upper[len(number):], "B"), "I") {
+	case "":
+	case "K":
+		shift = 10
+	case "M":
+		shift = 20
+	case "G":
+		shift = 30
+	default:
+		return 0, fmt.Errorf("%q is no size; write it like 64MiB", s)
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || n > (1<<62)>>shift {
+		return 0, fmt.Errorf("%q is no size; write it like 64MiB", s)
+	}
+	return n << shift, nil
+}

@@ -1,0 +1,96 @@
+package middleware
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/trace"
+)
+
+// classify decides whether the cache may deal with the request at all. It
+// returns the reason why not, or nothing.
+func (x *exchange) classify() reason {
+	r, route := x.r, x.route
+	x.facts = factsOf(r.Header)
+	if x.facts&hasForwarding != 0 {
+		x.barrier = forwardingOf(r, x.facts, x.h.cfg.TrustedProxies)
+	}
+	switch {
+	case route.cacheOff:
+		return whyCacheOff
+	case r.Method != http.MethodGet && (r.Method != http.MethodHead || !route.headMethod):
+		return whyMethod
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return whyBody
+	case x.facts == 0: // the plainest and most frequent request
+		return ""
+	case x.facts&hasUpgrade != 0:
+		return whyUpgrade
+	case x.facts&hasEventStream != 0:
+		return whyEvents
+	case x.barrier.bypass:
+		return whyForwarding
+	case x.facts&hasAuthorization != 0 && !route.policy.AuthorizationByRFC:
+		return whyAuth
+	case x.facts&hasDemand != 0:
+		return whyPrecondition
+	case x.facts&hasCookie != 0 && x.bypassesByCookie():
+		return whyCookie
+	}
+	if x.facts&hasDirectives != 0 {
+		x.asked = rfc9111.ParseRequest(r.Header)
+		x.asked.Has &^= route.policy.IgnoreRequest
+	}
+	if x.facts&hasCookie != 0 && !route.policy.IgnoreCookies {
+		x.cookies = x.hasUnkeyedCookie()
+	}
+	return ""
+}
+
+// bypassForward is the RFC 9211 word for a bypass.
+func (x *exchange) bypassForward() trace.Forward {
+	if x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+		return trace.ForwardMethod
+	}
+	return trace.ForwardBypass
+}
+
+func (x *exchange) bypassesByCookie() bool {
+	if len(x.route.bypass) == 0 {
+		return false
+	}
+	for name := range cookieNames(x.r.Header["Cookie"]) {
+		for _, p := range x.route.bypass {
+			if p.matches(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hasUnkeyedCookie reports whether the request has a cookie that reaches the
+// origin without being in the key.
+func (x *exchange) hasUnkeyedCookie() bool {
+	for name := range cookieNames(x.r.Header["Cookie"]) {
+		if x.route.spec.CookieUnkeyed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// cookieNames yields the names in Cookie field lines.
+func cookieNames(lines []string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, line := range lines {
+			for pair := range strings.SplitSeq(line, ";") {
+				name, _, _ := strings.Cut(strings.TrimLeft(pair, " \t"), "=")
+				if name = strings.TrimRight(name, " \t"); name != "" && !yield(name) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package middleware
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/weirhttp/weir/store"
+)
+
+// commit ends a body that the handler finished: it's stored if it's whole and
+// may be, and then its readers learn of the end.
+func (f *fetch) commit() {
+	hd := f.head
+	hd.trailer = trailersOf(f.header, hd.announced)
+	if hd.notStored == "" {
+		hd.discarded = f.storeBody()
+	}
+	// A short body fails here, and every reader's connection with it.
+	_ = hd.fill.End()
+}
+
+// storeBody stores the response, or says why not.
+func (f *fetch) storeBody() reason {
+	hd := f.head
+	if kept, tooLarge := hd.fill.Kept(); !kept && tooLarge {
+		return whyTooLarge
+	} else if !kept {
+		return whyNoMemory
+	}
+	body, ok := hd.fill.Take()
+	if !ok {
+		return whyIncomplete
+	}
+	names := hd.decision.VaryNames
+	o := &store.Object{
+		Key: f.variantKey(names), Primary: f.key, Status: hd.status,
+		Header: hd.common, Trailer: store.EncodeBlock(hd.trailer), Body: body,
+		VaryNames: names, Selecting: hd.selecting,
+		RequestedAt: f.requestedAt, Life: hd.decision.Life, Length: strconv.Itoa(len(body)),
+	}
+	if !f.keep(o) {
+		if f.flight.Doomed() {
+			return whyPurged
+		}
+		return whyTooLarge
+	}
+	return ""
+}
+
+// trailersOf returns the trailer fields that the handler set after the body.
+func trailersOf(h http.Header, announced []string) http.Header {
+	var t http.Header
+	add := func(name string, values []string) {
+		if t == nil {
+			t = make(http.Header)
+		}
+		t[name] = append(t[name], values...)
+	}
+	for _, name := range announced {
+		if values := h[name]; len(values) > 0 {
+			add(name, values)
+		}
+	}
+	for name, values := range h {
+		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			add(http.CanonicalHeaderKey(rest), values)
+		}
+	}
+	return t
+}

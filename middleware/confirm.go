@@ -1,0 +1,77 @@
+package middleware
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/flight"
+)
+
+// confirm deals with a 304 to the conditional request: the stored response is
+// freshened (RFC 9111 §4.3.4) and is the answer. It returns false if nothing was
+// decided: the 304 speaks of something else, and the origin is asked again; or
+// it came too late.
+func (f *fetch) confirm() bool {
+	stored := f.stale.Header.Header()
+	if !rfc9111.NotModifiedFits(stored, f.header) {
+		f.mismatch = true
+		return false
+	}
+	object, decision := f.freshened(f.stale, stored, f.header)
+	hd := &head{
+		kind: confirmed, status: http.StatusNotModified, object: object, decision: decision, receivedAt: decision.Life.ReceivedAt,
+		selecting: object.Selecting, reason: whyValidated, cookies: slices.Clone(f.header["Set-Cookie"]),
+	}
+	if f.route.policy.StoreSetCookie {
+		hd.cookies = nil
+	}
+	verdict := flight.Released
+	if decision.ShareOnce && hd.cookies == nil {
+		verdict = flight.Shared
+	}
+	switch {
+	case !decision.Store:
+		hd.notStored = reason(decision.Reason.String())
+		f.h.store.DeleteObject(f.stale)
+	case !f.keep(object):
+		hd.notStored = whyPurged
+	}
+	return f.flight.Decide(verdict, hd, nil)
+}
+
+// freshened makes the object that a 304 or an answer to HEAD turns the stored
+// one into, and the decision about it.
+func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store.Object, rfc9111.Decision) {
+	now := time.Now()
+	merged := rfc9111.Freshen(stored, update, now, &f.route.policy)
+	ruled := merged
+	if age := update["Age"]; len(age) > 0 {
+		// Age speaks of the 304 and isn't stored, but counts.
+		ruled = merged.Clone()
+		ruled["Age"] = age
+	}
+	decision := f.rules(ruled, old.Status, now)
+	o := old.Freshened(merged, decision.Life, f.requestedAt)
+	if !slices.Equal(o.VaryNames, decision.VaryNames) {
+		o.VaryNames, o.Key = decision.VaryNames, f.variantKey(decision.VaryNames)
+		o.Selecting = string(f.route.spec.AppendSelecting(nil, o.VaryNames, f.asked))
+	}
+	return o, decision
+}
+
+// keep puts an object into the store, unless the key was purged since the
+// fetch began. It's looked at again afterwards, because a purge first dooms the
+// flight and then removes what is stored.
+func (f *fetch) keep(o *store.Object) bool {
+	if f.flight.Doomed() || f.h.store.Put(o) != store.Kept {
+		return false
+	}
+	if f.flight.Doomed() {
+		f.h.store.DeleteObject(o)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,250 @@
+package middleware
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9110"
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/trace"
+)
+
+// deliver answers with what came of a fetch: the leader's answer, and that of
+// everyone who waited for it.
+func (x *exchange) deliver(a attendance, hd *head) {
+	defer a.leave()
+	leader := a.fetch != nil
+	x.rec.ForwardStatus = hd.status
+	switch hd.kind {
+	case panicked:
+		x.rec.Outcome = trace.Aborted
+		panic(hd.panicked)
+	case failed:
+		x.refuse(hd.errStatus, hd.reason)
+		return
+	case staleError:
+		x.now = time.Now()
+		x.respond(hd.object, trace.StaleError, hd.reason, hd.object.Life.TTL(x.now))
+		return
+	case confirmed:
+		x.now = time.Now()
+		status := trace.Collapsed
+		if leader {
+			status = trace.Revalidated
+			x.rec.Cache.Stored, x.rec.Cache.NotStored = hd.notStored == "", string(hd.notStored)
+			if len(hd.cookies) > 0 {
+				x.w.Header()["Set-Cookie"] = append([]string(nil), hd.cookies...)
+			}
+		}
+		x.respond(hd.object, status, hd.reason, hd.object.Life.TTL(x.now))
+		return
+	}
+	s := stream{x: x, head: hd, reader: a.reader}
+	if leader {
+		x.rec.Cache.Status = hd.leaderStatus(a.stale)
+		if hd.notStored != "" {
+			x.rec.Cache.Reason, x.rec.Cache.NotStored = string(hd.notStored), string(hd.notStored)
+		}
+		x.rec.Cache.Stored = hd.notStored == ""
+		s.block = hd.full
+	} else {
+		x.rec.Cache.Status, x.rec.Cache.Reason = trace.Collapsed, string(whyCollapsed)
+		s.block = hd.common
+		s.shared = true
+	}
+	x.rec.Cache.TTL = hd.decision.Life.TTL(hd.receivedAt)
+	s.run()
+	if leader && hd.discarded != "" {
+		x.rec.Cache.Stored, x.rec.Cache.NotStored = false, string(hd.discarded)
+	}
+}
+
+// stream sends a response whose body may still be arriving.
+type stream struct {
+	x      *exchange
+	head   *head
+	reader *store.Reader
+	block  store.Block
+	shared bool
+	// The part to send: from skip on, left bytes, or all if left is negative.
+	left int64
+}
+
+func (s *stream) run() {
+	x, hd := s.x, s.head
+	h := x.w.Header()
+	room := copyHeader(h, s.block)
+	if s.shared {
+		room[2] = strconv.FormatInt(int64(hd.decision.Life.Age(time.Now())/time.Second), 10)
+		h["Age"] = room[2:3:3]
+	}
+	x.setStatus(h, room)
+	if x.notModified(hd.status, s.block, hd.receivedAt) {
+		strip304(h)
+		x.head(http.StatusNotModified)
+		return
+	}
+	s.left = -1
+	if asked, ok := x.ranges(hd.status, s.block); ok && s.part(asked, h) {
+		return
+	}
+	if s.left < 0 {
+		s.whole(h, room)
+	}
+	s.body()
+	if s.left < 0 && len(hd.trailer) > 0 {
+		sendTrailer(h, hd)
+	}
+}
+
+// whole sends the head of the whole response.
+func (s *stream) whole(h http.Header, room []string) {
+	hd := s.head
+	length := hd.length
+	if length < 0 && len(hd.announced) == 0 {
+		// A body that has come whole meanwhile has a length after all.
+		if size, whole := hd.fill.Progress(); whole && len(hd.trailer) == 0 {
+			length = size
+		}
+	}
+	if len(hd.announced) > 0 {
+		h["Trailer"] = append(h["Trailer"], hd.announced...)
+	}
+	if length >= 0 && rfc9110.BodyAllowed(hd.status) {
+		room[3] = strconv.FormatInt(length, 10)
+		h["Content-Length"] = room[3:4:4]
+	}
+	if _, ok := h["Content-Type"]; !ok && rfc9110.BodyAllowed(hd.status) {
+		h["Content-Type"] = nil
+	}
+	s.x.head(hd.status)
+}
+
+// part sends the head of a part of the response, if one range is asked for and
+// its place is known. It returns true if that was all there is to send, and
+// leaves left negative if the whole is the answer.
+func (s *stream) part(asked rfc9110.Ranges, h http.Header) (done bool) {
+	if len(asked) != 1 {
+		return false // the whole answers as well (RFC 9110 §14.2)
+	}
+	x, size := s.x, s.head.length
+	if size < 0 {
+		want := asked[0]
+		if want.Suffix() || want.Open() {
+			return false // it can't be said before the end which bytes that is
+		}
+		have, whole, err := s.head.fill.WaitSize(x.r.Context(), want.Last+1)
+		if err != nil {
+			x.abort(trace.ClientGone)
+		}
+		switch {
+		case whole:
+			size = have
+		case have <= want.Last:
+			x.abort(trace.Aborted) // the body broke off before
+		}
+	}
+	var p rfc9110.Range
+	complete := "*"
+	if size >= 0 {
+		parts, outcome := asked.Resolve(size)
+		switch outcome {
+		case rfc9110.RangeIgnored:
+			return false
+		case rfc9110.RangeUnsatisfiable:
+			x.unsatisfiable(h, size)
+			return true
+		}
+		p, complete = parts[0], strconv.FormatInt(size, 10)
+	} else {
+		p = rfc9110.Range{Start: asked[0].First, Length: asked[0].Last - asked[0].First + 1}
+	}
+	r, ok := s.head.fill.Reader(p.Start)
+	if !ok {
+		return false
+	}
+	s.reader.Close()
+	s.reader, s.left = r, p.Length
+	defer func() {
+		if done {
+			r.Close()
+		}
+	}()
+	h["Content-Range"] = []string{"bytes " + strconv.FormatInt(p.Start, 10) + "-" +
+		strconv.FormatInt(p.Start+p.Length-1, 10) + "/" + complete}
+	h["Content-Length"] = []string{strconv.FormatInt(p.Length, 10)}
+	x.head(http.StatusPartialContent)
+	return false
+}
+
+// body sends the bytes as they come.
+func (s *stream) body() {
+	x := s.x
+	defer s.reader.Close()
+	limit := newStallLimit(x)
+	defer limit.end()
+	for s.left != 0 {
+		p, err := s.reader.Next(x.r.Context())
+		if err == io.EOF {
+			if s.left > 0 {
+				x.abort(trace.Aborted)
+			}
+			return
+		}
+		if err != nil {
+			x.abort(outcomeOf(x, err))
+		}
+		if s.left > 0 && int64(len(p)) > s.left {
+			p = p[:s.left]
+		}
+		if s.left > 0 {
+			s.left -= int64(len(p))
+		}
+		limit.write(p)
+		if s.left != 0 && !s.reader.More() {
+			_ = limit.rc.Flush() // a writer that can't is one that doesn't buffer
+		}
+	}
+}
+
+func outcomeOf(x *exchange, err error) trace.Outcome {
+	if errors.Is(err, store.ErrLagging) || x.r.Context().Err() != nil {
+		return trace.ClientGone
+	}
+	return trace.Aborted
+}
+
+// copyHeader puts a response's fields into h, which may hold fields of outer
+// handlers: those that add up are kept.
+func copyHeader(h http.Header, b store.Block) (room []string) {
+	vary, cookies, links := h["Vary"], h["Set-Cookie"], h["Link"]
+	room = b.CopyTo(h, ownFields)
+	if vary != nil {
+		mergeVary(h, vary)
+	}
+	mergeLines(h, "Set-Cookie", cookies)
+	mergeLines(h, "Link", links)
+	return room
+}
+
+func mergeLines(h http.Header, name string, outer []string) {
+	if inner := h[name]; len(outer) > 0 && len(inner) > 0 && &inner[0] != &outer[0] {
+		h[name] = append(append([]string(nil), outer...), inner...)
+	}
+}
+
+// sendTrailer sets the trailer fields after the body.
+func sendTrailer(h http.Header, hd *head) {
+	for name, values := range hd.trailer {
+		key := http.TrailerPrefix + name
+		for _, n := range hd.announced {
+			if n == name {
+				key = name
+			}
+		}
+		h[key] = append([]string(nil), values...)
+	}
+}

@@ -1,0 +1,89 @@
+package middleware
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/weirhttp/weir/cachekey"
+	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/flight"
+	"github.com/weirhttp/weir/trace"
+)
+
+// Lanes keep requests apart whose responses are judged differently: that an
+// answer to a request with credentials couldn't be shared says nothing about
+// those without.
+const (
+	laneAnonymous flight.Lane = iota
+	laneCredentials
+	laneRefresh // background refreshes, held back after a failed one
+	laneRange   // ranges of objects too large to be stored
+)
+
+// exchange is one request on its way through the pipeline. It belongs to the
+// request's goroutine and is reused after it: nothing may keep it.
+type exchange struct {
+	h     *handler
+	w     http.ResponseWriter
+	r     *http.Request
+	route *route
+	now   time.Time
+
+	facts     facts
+	asked     rfc9111.RequestDirectives
+	barrier   barrier
+	cookies   bool // carries cookies that may shape the response
+	in        cachekey.Input
+	key       store.Key
+	selecting []byte // canonical text of the selecting fields looked up last
+
+	// What earlier rounds taught.
+	variesBy []string // selecting fields learned from another's fetch
+	alone    bool     // another's response couldn't be shared
+	rounds   int
+
+	headSent bool
+	debug    bool
+	rec      *trace.Record
+	ownRec   trace.Record
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.h, x.w, x.r = h, w, r
+	x.route = h.cfg.def
+	x.now = time.Now()
+	x.rec = &x.ownRec
+	if rec := trace.FromContext(r.Context()); rec != nil {
+		x.rec = rec
+	}
+	x.rec.Method, x.rec.Start = r.Method, x.now
+	x.rec.Cache.Route, x.rec.Cache.Zone = x.route.name, h.zone
+	x.debug = h.cfg.Debug != nil && h.cfg.Debug(r)
+	return x
+}
+
+// end hands the record to the hook and the exchange back to the pool. It runs
+// on panics too.
+func (x *exchange) end() {
+	if hook := x.h.cfg.Hook; hook != nil {
+		x.rec.Duration = time.Since(x.now)
+		hook(x.rec)
+	}
+	rec := &x.ownRec
+	rec.Reset()
+	*x = exchange{selecting: x.selecting[:0], ownRec: *rec}
+	exchanges.Put(x)
+}
+
+// lane is the lane in which x claims its key.
+func (x *exchange) lane() flight.Lane {
+	if x.cookies || x.facts&hasAuthorization != 0 {
+		return laneCredentials
+	}
+	return laneAnonymous
+}

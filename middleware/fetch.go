@@ -1,0 +1,220 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/flight"
+	"github.com/weirhttp/weir/trace"
+)
+
+// fetch runs the wrapped handler once, in a goroutine of its own, for all who
+// want its response. It's the handler's ResponseWriter (fetchwriter.go): it
+// decides at the head (decide.go), fills the shared body, and stores the whole
+// at a clean end (commit.go). It holds nothing of any client's connection.
+type fetch struct {
+	h      *handler
+	flight *flight.Flight[*head]
+	route  *route
+	req    *http.Request // what the handler gets
+	asked  http.Header   // the client's fields, for rules and Vary
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	key         store.Key
+	directives  rfc9111.RequestDirectives
+	judged      http.Header   // asked, without cookies that are all in the key
+	stale       *store.Object // to be validated, or to stand in
+	conditional bool          // the request carries stale's validators
+	requestedAt time.Time
+	dropped     []string
+
+	interims chan interim
+	dog      watchdog
+	activity atomic.Int64 // number of writes so far
+
+	// The handler's side, on the fetch's goroutine.
+	header   http.Header
+	wrote    bool // WriteHeader was called
+	status   int
+	sniff    bool        // the Content-Type is to be found out from the body
+	sniffed  http.Header // then, the header at WriteHeader
+	head     *head       // made at WriteHeader or later
+	decided  bool        // something was published
+	late     bool        // the deadline decided before
+	discard  bool        // the response's body isn't wanted
+	keeping  bool        // the body is to be stored so far
+	mismatch bool        // the 304 confirmed something that isn't stored
+	failed   bool        // the origin failed
+	reported error       // by ProxyErrorHandler
+}
+
+// refreshBackoff is how long a failed refresh keeps the next one away.
+const refreshBackoff = 5 * time.Second
+
+var (
+	errFetchTimeout = errors.New("middleware: the response's head didn't come in time")
+	errStalled      = errors.New("middleware: the response's body made no progress")
+	errClosing      = errors.New("middleware: closing")
+	errBroken       = errors.New("middleware: the response broke off")
+)
+
+// newFetch prepares a fetch for x. stale is what is stored already, if anything.
+func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.Object) *fetch {
+	f := &fetch{
+		h: h, flight: fl, route: x.route, key: x.key, stale: stale, directives: x.asked,
+		header: make(http.Header), interims: make(chan interim, 4),
+	}
+	ctx := trace.NewContext(context.WithoutCancel(x.r.Context()), nil) // the record is the client's
+	if ctx.Value(http.ServerContextKey) == nil {
+		// httputil.ReverseProxy tells of a broken body only on a server.
+		ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
+	}
+	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.makeRequest(x)
+	fl.OnAbandon(f.cancel)
+	return f
+}
+
+// start runs the fetch.
+func (f *fetch) start() {
+	f.requestedAt = time.Now()
+	if d := f.h.cfg.FetchTimeout; d > 0 {
+		f.dog.set(d, f.timeOut)
+	}
+	stop := context.AfterFunc(f.h.closing, func() { f.cancel(errClosing) })
+	f.h.fetches.Go(func() {
+		defer stop()
+		f.run()
+	})
+}
+
+// run calls the handler and ends the fetch, whatever the handler does.
+func (f *fetch) run() {
+	returned := false
+	defer func() {
+		var value any
+		if !returned {
+			if value = recover(); value == nil {
+				value = fmt.Errorf("middleware: the handler ended its goroutine") // runtime.Goexit
+			}
+		}
+		f.end(returned, value)
+	}()
+	f.h.next.ServeHTTP(f, f.req)
+	if f.mismatch && f.ctx.Err() == nil {
+		// A 304 for something that isn't stored: ask again for all of it.
+		f.unconditional()
+		f.h.next.ServeHTTP(f, f.req)
+	}
+	returned = true
+}
+
+// end brings the fetch to its end: the body is whole, or broken, or there
+// never was a response.
+func (f *fetch) end(returned bool, value any) {
+	defer f.cancel(nil)
+	defer f.flight.Finish(nil)
+	f.dog.kill()
+	if !returned && value != http.ErrAbortHandler {
+		f.logPanic(value)
+	}
+	switch {
+	case f.late:
+	case !f.decided:
+		f.endWithoutHead(returned, value)
+	case f.head.fill == nil: // a stored response was the answer
+	case !returned:
+		f.head.fill.Fail(errBroken)
+	case f.reported != nil:
+		f.head.fill.Fail(f.reported)
+	case f.ctx.Err() != nil:
+		// A handler that returns because its context ended may have stopped
+		// anywhere.
+		f.head.fill.Fail(context.Cause(f.ctx))
+	default:
+		f.commit()
+	}
+	f.holdRefresh()
+}
+
+// endWithoutHead decides for a handler that published no head.
+func (f *fetch) endWithoutHead(returned bool, value any) {
+	switch {
+	case !returned && value == http.ErrAbortHandler && f.standIn(true):
+		f.failed = true
+	case !returned:
+		f.failed = true
+		f.flight.Decide(flight.Released, &head{kind: panicked, panicked: value}, nil)
+	case f.reported != nil:
+		f.failWith(f.reported)
+	case f.ctx.Err() != nil:
+		// A handler that returns because its context ended has said nothing.
+		f.failWith(context.Cause(f.ctx))
+	default:
+		if !f.wrote {
+			f.WriteHeader(http.StatusOK)
+		}
+		if f.decide() && f.head.fill != nil {
+			f.commit()
+		}
+	}
+}
+
+// failWith decides that there's no response because of err: a stale one
+// stands in, or the clients get 502 or 504.
+func (f *fetch) failWith(err error) {
+	f.failed = true
+	if f.standIn(true) {
+		return
+	}
+	hd := &head{kind: failed, errStatus: http.StatusBadGateway, reason: reason("the origin can't be reached")}
+	if isTimeout(err) {
+		hd.errStatus, hd.reason = http.StatusGatewayTimeout, "the origin didn't answer in time"
+	}
+	f.flight.Decide(flight.Released, hd, nil)
+}
+
+// timeOut is the deadline for the head. It decides in the handler's place,
+// which may go on without noticing.
+func (f *fetch) timeOut() {
+	f.failWith(errFetchTimeout)
+	f.cancel(errFetchTimeout)
+}
+
+// standIn answers with the stored response instead of the failed origin's, if
+// that is allowed. unreachable says that there was no response at all.
+func (f *fetch) standIn(unreachable bool) bool {
+	if f.stale == nil {
+		return false
+	}
+	allowed := rfc9111.StaleIfError
+	if unreachable {
+		allowed = rfc9111.StaleOnDisconnect
+	}
+	ok, why := allowed(&f.stale.Life, f.directives, &f.route.policy, time.Now())
+	if ok {
+		f.flight.Decide(flight.Shared, &head{kind: staleError, object: f.stale, reason: reason(why.String())}, nil)
+	}
+	return ok
+}
+
+// holdRefresh keeps stale hits from starting one refresh after the other while
+// the origin fails. It counts from the end of the attempt.
+func (f *fetch) holdRefresh() {
+	if f.failed && f.stale != nil {
+		f.h.flights.Remember(f.flight.Key(), laneRefresh, time.Now().Add(refreshBackoff))
+	}
+}
+
+func (f *fetch) logPanic(value any) {
+	f.h.logger().Error("weir: the wrapped handler panicked",
+		"method", f.req.Method, "url", f.req.URL.Redacted(), "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+}

@@ -1,0 +1,57 @@
+package middleware
+
+import (
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9111"
+)
+
+// makeRequest makes what the wrapped handler gets in a fetch: the client's
+// request without what concerns only this client (ranges and conditions) and
+// without what the key leaves out, and with the validators of what is stored.
+func (f *fetch) makeRequest(x *exchange) {
+	r := x.r.Clone(f.ctx)
+	f.asked = x.r.Header.Clone()
+	f.judged = f.asked
+	if x.facts&hasCookie != 0 && !x.cookies {
+		// All cookies are in the key, or don't reach the origin.
+		f.judged = maps.Clone(f.asked)
+		delete(f.judged, "Cookie")
+	}
+	r.Body, r.ContentLength = http.NoBody, 0
+	for _, name := range [...]string{"Range", "If-Range", "If-None-Match", "If-Modified-Since"} {
+		delete(r.Header, name)
+	}
+	if x.barrier.strip {
+		stripBarrier(r.Header)
+	}
+	if reduced, changed := x.route.spec.Reduce(&x.in); changed {
+		r = reduced.Apply(r)
+		for _, d := range reduced.Dropped {
+			f.dropped = append(f.dropped, d.Kind.String()+" "+d.Name)
+		}
+	}
+	if f.stale != nil {
+		tag, modified := rfc9111.ConditionalFor(f.stale.Header.Header())
+		if tag != "" {
+			r.Header["If-None-Match"] = []string{tag}
+		}
+		if modified != "" {
+			r.Header["If-Modified-Since"] = []string{modified}
+		}
+		f.conditional = tag != "" || modified != ""
+	}
+	f.req = r
+}
+
+// unconditional prepares the fetch to ask again, for the whole response.
+func (f *fetch) unconditional() {
+	f.req = f.req.Clone(f.ctx)
+	delete(f.req.Header, "If-None-Match")
+	delete(f.req.Header, "If-Modified-Since")
+	f.conditional, f.mismatch, f.discard, f.wrote, f.head, f.sniffed = false, false, false, false, nil, nil
+	f.header = make(http.Header)
+	f.requestedAt = time.Now()
+}

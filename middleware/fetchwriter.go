@@ -1,0 +1,157 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/weirhttp/weir/internal/rfc9110"
+	"github.com/weirhttp/weir/store"
+)
+
+var _ interface {
+	http.ResponseWriter
+	http.Flusher
+	io.StringWriter
+	io.ReaderFrom
+} = (*fetch)(nil)
+
+// Header is the handler's header map, as of http.ResponseWriter.
+func (f *fetch) Header() http.Header { return f.header }
+
+// WriteHeader takes the response's head, or an interim one. As in net/http the
+// head isn't published before the first byte of the body, Flush or the end.
+func (f *fetch) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http does
+	}
+	switch {
+	case f.wrote:
+		return // the first one counts
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		f.interim(status)
+		return
+	}
+	f.wrote, f.status = true, status
+	if f.sniff = needsSniff(f.header, status); f.sniff {
+		f.sniffed = f.header.Clone() // what the handler changes now is too late
+	} else {
+		f.head = f.makeHead(f.header)
+	}
+}
+
+// needsSniff reports whether net/http would find out the Content-Type from the
+// body.
+func needsSniff(h http.Header, status int) bool {
+	_, has := h["Content-Type"]
+	return !has && rfc9110.BodyAllowed(status) && h.Get("Content-Encoding") == "" && h.Get("Transfer-Encoding") == ""
+}
+
+// Write adds to the body that everyone reads.
+func (f *fetch) Write(p []byte) (int, error) {
+	if !f.wrote {
+		f.WriteHeader(http.StatusOK)
+	}
+	if f.discard {
+		return len(p), nil
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if !rfc9110.BodyAllowed(f.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if f.sniff && f.head == nil {
+		f.head = f.makeHead(f.sniffed)
+		f.head.setType(http.DetectContentType(p))
+	}
+	if !f.decide() {
+		return 0, http.ErrHandlerTimeout
+	}
+	if f.discard {
+		return len(p), nil
+	}
+	f.activity.Add(1)
+	err := f.head.fill.Append(f.ctx, p)
+	if err != nil {
+		if errors.Is(err, store.ErrLong) {
+			err = http.ErrContentLength // the name by which handlers know it
+		}
+		return 0, err
+	}
+	f.checkKept()
+	return len(p), nil
+}
+
+// WriteString is Write for a string.
+func (f *fetch) WriteString(s string) (int, error) { return f.Write([]byte(s)) }
+
+// Flush publishes the head; the body's bytes are handed out as they come
+// anyway.
+func (f *fetch) Flush() { _ = f.FlushError() }
+
+// FlushError is Flush for http.ResponseController.
+func (f *fetch) FlushError() error {
+	if !f.wrote {
+		f.WriteHeader(http.StatusOK)
+	}
+	if !f.discard && !f.decide() {
+		return http.ErrHandlerTimeout
+	}
+	return nil
+}
+
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadFrom copies src into the body.
+func (f *fetch) ReadFrom(src io.Reader) (n int64, err error) {
+	buf := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		k, readErr := src.Read(buf[:])
+		if k > 0 {
+			w, err := f.Write(buf[:k])
+			n += int64(w)
+			if err != nil {
+				return n, err
+			}
+		}
+		if readErr == io.EOF {
+			return n, nil
+		}
+		if readErr != nil {
+			return n, readErr
+		}
+	}
+}
+
+// interim is a 1xx response on its way to the leader's client.
+type interim struct {
+	status int
+	header http.Header
+}
+
+// interim hands an interim response to the leader, if it's still waiting. The
+// others didn't ask the origin; they get only the response.
+func (f *fetch) interim(status int) {
+	select {
+	case f.interims <- interim{status, f.header.Clone()}:
+	default: // more than anyone sends, or nobody there
+	}
+}
+
+// send writes an interim response. Its fields aren't the final response's.
+func (in interim) send(w http.ResponseWriter) {
+	h := w.Header()
+	before := h.Clone()
+	for name, values := range in.header {
+		h[name] = values
+	}
+	w.WriteHeader(in.status)
+	clear(h)
+	for name, values := range before {
+		h[name] = values
+	}
+}

@@ -1,0 +1,35 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/weirhttp/weir/cachekey"
+	"github.com/weirhttp/weir/store"
+)
+
+// identify makes the request's primary key. It returns the reason why it has
+// none, or nothing.
+func (x *exchange) identify() reason {
+	x.in = cachekey.Input{
+		Request: x.r, Zone: x.h.zone,
+		Scheme: x.barrier.scheme, Host: x.barrier.host, Extra: x.barrier.extra,
+	}
+	key, problem := x.route.spec.Primary(&x.in)
+	if problem != cachekey.NoProblem {
+		return reason(problem.String())
+	}
+	x.key = store.Key(key)
+	x.rec.Cache.Key = key
+	return ""
+}
+
+// getKey is the key under which a GET of the same target would be stored, for
+// a request of another method.
+func (x *exchange) getKey() (store.Key, bool) {
+	in := cachekey.Input{
+		Request: x.r, Zone: x.h.zone, Method: http.MethodGet,
+		Scheme: x.barrier.scheme, Host: x.barrier.host, Extra: x.barrier.extra,
+	}
+	key, problem := x.route.spec.Primary(&in)
+	return store.Key(key), problem == cachekey.NoProblem
+}

@@ -1,0 +1,58 @@
+package middleware
+
+import (
+	"github.com/weirhttp/weir/cachekey"
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/flight"
+)
+
+// found is what is stored for a request.
+type found struct {
+	object  *store.Object // usable for this request by key, variant and credentials
+	varied  bool          // responses are stored, but none for these selecting fields
+	guarded bool          // one is stored, but not for a request with credentials
+	claim   flight.Key    // what to claim if it has to be fetched
+}
+
+// lookup finds the stored response for x: by primary key, or by the variant
+// that its selecting header fields choose (RFC 9111 §4.1). It takes no lock and
+// allocates nothing.
+func (x *exchange) lookup() found {
+	f := found{claim: flight.Key{Primary: x.key}}
+	object, index := x.h.store.Get(x.key)
+	switch {
+	case object != nil:
+		f.object = object
+	case index != nil:
+		f.varied = true
+		for i, names := range index.Sets {
+			key := x.variant(names)
+			if i == 0 {
+				f.claim.Variant = key
+			}
+			// The digest says that the selecting fields are the same; comparing
+			// them again costs little and rules out every mix-up.
+			if o, _ := x.h.store.Get(key); o != nil && x.selects(names, o.Selecting) {
+				f.object, f.varied, f.claim.Variant = o, false, key
+				break
+			}
+		}
+	}
+	if x.variesBy != nil {
+		f.claim.Variant = x.variant(x.variesBy)
+	}
+	if f.object != nil && !x.mayShare(&f.object.Life) {
+		f.object, f.guarded = nil, true
+	}
+	return f
+}
+
+func (x *exchange) variant(names []string) store.Key {
+	return store.Key(x.route.spec.WithVary(cachekey.Key(x.key), names, x.r.Header))
+}
+
+// selects reports whether x's selecting fields are the ones in text.
+func (x *exchange) selects(names []string, text string) bool {
+	x.selecting = x.route.spec.AppendSelecting(x.selecting[:0], names, x.r.Header)
+	return string(x.selecting) == text
+}

@@ -1,0 +1,89 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/flight"
+)
+
+// Middleware is a shared cache that can be put around handlers. Make it with
+// [New]. Safe for concurrent use.
+type Middleware struct {
+	cfg     *config
+	store   *store.Store
+	flights flight.Group[*head]
+	wraps   atomic.Int64
+
+	fetches sync.WaitGroup // goroutines of fetches under way
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// New makes a Middleware. The error, if any, joins one *[ConfigError] (or the
+// error of the package concerned) for each thing wrong with the options.
+func New(o Options) (*Middleware, error) {
+	cfg, err := resolve(o)
+	st, storeErr := store.New(o.Store)
+	if err := errors.Join(err, storeErr); err != nil {
+		return nil, err
+	}
+	m := &Middleware{cfg: cfg, store: st}
+	m.closing, m.close = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Wrap returns next with the cache in front of it. Each call makes a space of
+// its own in the cache, so that handlers that see the same URLs (two mounts
+// behind http.StripPrefix, say) are never given each other's responses.
+//
+// Its signature is the usual one of middleware, so m.Wrap can be given to a
+// router's Use method.
+func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	h := &handler{Middleware: m, next: next}
+	if n := m.wraps.Add(1); n > 1 {
+		h.zone = strconv.FormatInt(n, 10)
+	}
+	return h
+}
+
+// Stats returns the store's counters.
+func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
+
+// Close cancels the fetches under way, waits for their goroutines to end or
+// for ctx, and empties the store. Requests must not come any more: shut the
+// server down first.
+func (m *Middleware) Close(ctx context.Context) error {
+	m.close()
+	done := make(chan struct{})
+	go func() {
+		m.fetches.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return m.store.Close(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (m *Middleware) logger() *slog.Logger {
+	if m.cfg.Logger != nil {
+		return m.cfg.Logger
+	}
+	return slog.Default()
+}
+
+// handler is the cache in front of one wrapped handler.
+type handler struct {
+	*Middleware
+	next http.Handler
+	zone string
+}

@@ -1,0 +1,28 @@
+package middleware
+
+import (
+	"time"
+
+	"github.com/weirhttp/weir/trace"
+)
+
+// pass lets the wrapped handler answer the client itself, on the request's own
+// goroutine and with the client's own writer, wrapped only as far as needed.
+func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) {
+	rec := x.rec
+	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
+	rec.Cache.NotStored = string(whyPassed)
+	pw := &passWriter{x: x, w: x.w, asked: time.Now()}
+	r := x.r
+	if x.barrier.strip {
+		r = r.WithContext(r.Context())
+		r.Header = r.Header.Clone()
+		stripBarrier(r.Header)
+	}
+	if trace.FromContext(r.Context()) == nil && x.h.cfg.Hook != nil {
+		r = r.WithContext(trace.NewContext(r.Context(), rec))
+	}
+	defer pw.release()
+	x.h.next.ServeHTTP(pw, r)
+	pw.finish()
+}

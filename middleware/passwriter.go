@@ -1,0 +1,112 @@
+package middleware
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// passWriter is the client's ResponseWriter with the cache's fields added to
+// the head. It has the methods that handlers look for by type, each of which
+// reaches the real writer however deep it's wrapped, and Unwrap for the rest.
+type passWriter struct {
+	x     *exchange
+	w     http.ResponseWriter
+	asked time.Time
+	wrote bool
+}
+
+var _ interface {
+	http.Flusher
+	http.Hijacker
+	io.ReaderFrom
+	io.StringWriter
+} = (*passWriter)(nil)
+
+// Unwrap is for http.ResponseController.
+func (p *passWriter) Unwrap() http.ResponseWriter { return p.w }
+
+// Header returns the client's header map.
+func (p *passWriter) Header() http.Header { return p.w.Header() }
+
+// WriteHeader sends the head, with the cache's fields if it's the final one.
+func (p *passWriter) WriteHeader(status int) {
+	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		p.wrote = true
+		if p.x != nil {
+			p.x.passedHead(status, p.w.Header(), p.asked)
+		}
+	}
+	p.w.WriteHeader(status)
+}
+
+func (p *passWriter) Write(b []byte) (int, error) {
+	p.implicit()
+	n, err := p.w.Write(b)
+	p.count(int64(n))
+	return n, err
+}
+
+// WriteString is Write without a copy where the client's writer has that.
+func (p *passWriter) WriteString(s string) (int, error) {
+	p.implicit()
+	n, err := io.WriteString(p.w, s)
+	p.count(int64(n))
+	return n, err
+}
+
+// ReadFrom hands the source to the client's writer, so that sendfile works.
+func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
+	p.implicit()
+	var n int64
+	var err error
+	if rf, ok := p.w.(io.ReaderFrom); ok {
+		n, err = rf.ReadFrom(src)
+	} else {
+		buf := copyBuffers.Get().(*[32 << 10]byte)
+		defer copyBuffers.Put(buf)
+		n, err = io.CopyBuffer(struct{ io.Writer }{p.w}, src, buf[:])
+	}
+	p.count(n)
+	return n, err
+}
+
+// Flush sends what is buffered.
+func (p *passWriter) Flush() { _ = p.FlushError() }
+
+// FlushError is Flush for http.ResponseController.
+func (p *passWriter) FlushError() error {
+	p.implicit()
+	return http.NewResponseController(p.w).Flush()
+}
+
+// Hijack takes over the connection.
+func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(p.w).Hijack()
+}
+
+func (p *passWriter) implicit() {
+	if !p.wrote {
+		p.WriteHeader(http.StatusOK)
+	}
+}
+
+func (p *passWriter) count(n int64) {
+	if p.x != nil {
+		p.x.rec.BytesSent += n
+	}
+}
+
+// finish adds the fields to a response that the handler left to net/http.
+func (p *passWriter) finish() {
+	if !p.wrote && p.x != nil && p.x.r.Context().Err() == nil {
+		p.wrote = true
+		p.x.passedHead(http.StatusOK, p.w.Header(), p.asked)
+	}
+}
+
+// release lets go of the exchange, which is reused: a handler that keeps the
+// writer must not reach another request's.
+func (p *passWriter) release() { p.x = nil }

@@ -1,0 +1,50 @@
+package middleware
+
+import (
+	"net/http"
+
+	"github.com/weirhttp/weir/trace"
+)
+
+// ServeHTTP answers one request. This is its whole way; each step is in the
+// file of its name and says what it found. Only pass, respond, deliver and
+// refuse write to the client.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := begin(h, w, r)
+	defer x.end()
+
+	if why := x.classify(); why != "" {
+		x.pass(trace.Bypass, x.bypassForward(), why)
+		return
+	}
+	if why := x.identify(); why != "" {
+		x.pass(trace.Bypass, trace.ForwardBypass, why)
+		return
+	}
+	for {
+		found := x.lookup()
+		v := x.judge(&found)
+		switch v.act {
+		case serveStored:
+			x.respond(found.object, v.status, v.reason, v.ttl)
+			return
+		case serveAndRefresh:
+			x.refresh(found.object)
+			x.respond(found.object, v.status, v.reason, v.ttl)
+			return
+		case handOn:
+			x.pass(v.status, v.forward, v.reason)
+			return
+		case refuse:
+			x.refuse(http.StatusGatewayTimeout, v.reason)
+			return
+		}
+		a := x.claim(&found, &v)
+		head := a.attend(x)
+		if head == nil {
+			continue // what came of it isn't for x, or not yet: look again
+		}
+		x.deliver(a, head)
+		return
+	}
+}

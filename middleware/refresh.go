@@ -1,0 +1,39 @@
+package middleware
+
+import (
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/flight"
+	"github.com/weirhttp/weir/trace"
+)
+
+// refresh starts a fetch in the background that replaces a stale response,
+// unless one is under way or the last one failed just now. It never waits.
+func (x *exchange) refresh(stale *store.Object) {
+	if x.r.Method != "GET" {
+		return // a HEAD never starts a regeneration
+	}
+	key := flight.Key{Primary: x.key}
+	if stale.Key != stale.Primary {
+		key.Variant = stale.Key
+	}
+	flights := &x.h.flights
+	if flights.Remembered(key, laneRefresh, x.now) {
+		return
+	}
+	fl, role := flights.Claim(key, x.lane(), x.now)
+	switch role {
+	case flight.Leader:
+		if now, _ := x.h.store.Get(stale.Key); now != nil && now != stale {
+			fl.Finish(&head{kind: supplied}) // somebody has just done it
+		} else {
+			f := x.h.newFetch(x, fl, stale)
+			f.start()
+		}
+		fl.Leave(false)
+	case flight.Waiter:
+		fl.Leave(false)
+	case flight.Alone:
+		// The key is known as unshareable: nothing to be gained.
+	}
+	x.rec.ForwardReason = trace.ForwardNone
+}

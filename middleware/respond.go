@@ -1,0 +1,114 @@
+package middleware
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9110"
+	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/trace"
+)
+
+// respond answers with a stored response. For a plain hit it's one allocation:
+// the values of the header, which are the client's own to change.
+func (x *exchange) respond(o *store.Object, status trace.Status, why reason, ttl time.Duration) {
+	rec := x.rec
+	rec.Cache.Status, rec.Cache.Reason, rec.Cache.TTL = status, string(why), ttl
+	rec.Cache.Age = o.Life.Age(x.now)
+	h := x.w.Header()
+	vary := h["Vary"]
+	room := o.Header.CopyTo(h, ownFields)
+	if vary != nil {
+		mergeVary(h, vary)
+	}
+	memo := x.memoOf(o, ttl)
+	room[2] = memo.AgeText
+	h["Age"] = room[2:3:3]
+	if x.debug || status != trace.Hit {
+		x.setStatus(h, room)
+	} else {
+		x.setStatusText(h, room, memo.CacheStatus)
+	}
+	if x.notModified(o.Status, o.Header, o.Life.ReceivedAt) {
+		strip304(h)
+		x.head(http.StatusNotModified)
+		return
+	}
+	if ranges, ok := x.ranges(o.Status, o.Header); ok {
+		if x.respondRanges(o, ranges, h) {
+			return
+		}
+	}
+	x.respondWhole(o, h, room)
+}
+
+func (x *exchange) respondWhole(o *store.Object, h http.Header, room []string) {
+	if o.Trailer != "" {
+		announceTrailer(h, o.Trailer.Header())
+	} else if rfc9110.BodyAllowed(o.Status) {
+		room[3] = o.Length
+		h["Content-Length"] = room[3:4:4]
+		if _, ok := h["Content-Type"]; !ok {
+			h["Content-Type"] = nil // net/http isn't to guess one
+		}
+	}
+	x.head(o.Status)
+	if x.r.Method == http.MethodHead || len(o.Body) == 0 {
+		return
+	}
+	x.write(o.Body)
+	if o.Trailer != "" {
+		o.Trailer.CopyTo(h, 0)
+	}
+}
+
+// head sends the response's head.
+func (x *exchange) head(status int) {
+	x.rec.StatusCode = status
+	x.headSent = true
+	x.w.WriteHeader(status)
+}
+
+// write sends a piece of the body. A client that doesn't take it is gone, and
+// its connection is cut: a short body must not look whole.
+func (x *exchange) write(p []byte) {
+	n, err := x.w.Write(p)
+	x.rec.BytesSent += int64(n)
+	if err != nil {
+		x.abort(trace.ClientGone)
+	}
+}
+
+// abort cuts the client's connection.
+func (x *exchange) abort(why trace.Outcome) {
+	x.rec.Outcome = why
+	panic(http.ErrAbortHandler)
+}
+
+// mergeVary keeps the selecting fields that an outer handler named.
+func mergeVary(h http.Header, outer []string) {
+	inner := h["Vary"]
+	if len(inner) == len(outer) && &inner[0] == &outer[0] {
+		return // the response has none of its own
+	}
+	merged := append([]string(nil), outer...)
+next:
+	for _, v := range inner {
+		for _, have := range outer {
+			if v == have {
+				continue next
+			}
+		}
+		merged = append(merged, v)
+	}
+	h["Vary"] = merged
+}
+
+// announceTrailer names the trailer fields in the head, which then has no
+// Content-Length.
+func announceTrailer(h, trailer http.Header) {
+	delete(h, "Content-Length")
+	for name := range trailer {
+		h["Trailer"] = append(h["Trailer"], name)
+	}
+}

@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"net/http"
+	"time"
+)
+
+// stallPiece is what a client has to take within the stall timeout.
+const stallPiece = 32 << 10
+
+// stallLimit writes to a client that must make progress. The server's own
+// WriteTimeout, which bounds the whole response, is left alone.
+type stallLimit struct {
+	x      *exchange
+	rc     *http.ResponseController
+	after  time.Duration // 0: no limit
+	active bool
+}
+
+func newStallLimit(x *exchange) stallLimit {
+	l := stallLimit{x: x, rc: http.NewResponseController(x.w)}
+	if d := x.h.cfg.StallTimeout; d > 0 {
+		l.after = d
+		if srv, ok := x.r.Context().Value(http.ServerContextKey).(*http.Server); ok && srv.WriteTimeout > 0 {
+			l.after = 0
+		}
+	}
+	return l
+}
+
+func (l *stallLimit) write(p []byte) {
+	if l.after == 0 {
+		l.x.write(p)
+		return
+	}
+	for len(p) > 0 {
+		if err := l.rc.SetWriteDeadline(time.Now().Add(l.after)); err != nil {
+			l.after = 0 // a writer without deadlines
+			l.x.write(p)
+			return
+		}
+		l.active = true
+		n := min(len(p), stallPiece)
+		l.x.write(p[:n])
+		p = p[n:]
+	}
+}
+
+// end takes the deadline back, so that it doesn't hit the connection's next
+// response.
+func (l *stallLimit) end() {
+	if l.active {
+		_ = l.rc.SetWriteDeadline(time.Time{})
+	}
+}

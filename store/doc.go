@@ -1,0 +1,21 @@
+// Package store keeps HTTP responses: finished ones as [Object] values in
+// tiers, unfinished ones as a [Fill] that one writer fills and any number of
+// readers follow.
+//
+// # The model
+//
+// An [Object] is one stored response and never changes. Its identity is a
+// [Key], a 256-bit digest that the caller computes. A response without a Vary
+// header field is kept under its primary key. One with Vary is kept under its
+// variant key, and the primary key then leads to an [Index] that names the
+// sets of selecting header fields seen, newest first; the caller makes the
+// variant key for each set and asks again. Bounds: MaxVariants objects for one
+// primary key, the oldest out; eight sets of names.
+//
+// A [Store] puts objects into its memory tier, which is bounded by bytes.
+// Objects that no tier can take are rejected with a reason, never an error.
+//
+// A [Fill] keeps all of a body while that may be stored, and a window of it
+// when it may not: then the slowest reader holds the writer back. The memory
+// of all fills together is bounded by a [Budget].
+package store

@@ -1,0 +1,52 @@
+package store
+
+import "slices"
+
+// maxNameSets bounds the sets of selecting header fields remembered for one
+// primary key. An origin that varies by more than eight different sets loses
+// the oldest set's variants, which is a miss and never a wrong answer.
+const maxNameSets = 8
+
+// Index is what a primary key leads to when its responses vary. Immutable.
+type Index struct {
+	// Sets are the different sets of selecting header fields (lower case,
+	// sorted) seen in responses for this key, most recently stored first.
+	Sets [][]string
+
+	variants []Key // in the order of storing, oldest first
+}
+
+// with returns a copy of x that also knows variant k with the given names,
+// and the variants that fell out by the bound on their number.
+func (x *Index) with(k Key, names []string, maxVariants int) (next *Index, dropped []Key) {
+	next = &Index{Sets: [][]string{names}}
+	if x != nil {
+		for _, set := range x.Sets {
+			if !slices.Equal(set, names) && len(next.Sets) < maxNameSets {
+				next.Sets = append(next.Sets, set)
+			}
+		}
+		next.variants = make([]Key, 0, len(x.variants)+1)
+		for _, v := range x.variants {
+			if v != k {
+				next.variants = append(next.variants, v)
+			}
+		}
+	}
+	next.variants = append(next.variants, k)
+	if over := len(next.variants) - maxVariants; over > 0 {
+		dropped = slices.Clone(next.variants[:over])
+		next.variants = slices.Clone(next.variants[over:])
+	}
+	return next, dropped
+}
+
+func (x *Index) weight() int64 {
+	w := int64(objectOverhead/2 + cap(x.variants)*len(Key{}))
+	for _, set := range x.Sets {
+		for _, n := range set {
+			w += int64(len(n)) + 16
+		}
+	}
+	return w
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9111"
+)
+
+// Key is the identity of a stored response: a 256-bit digest, compared whole.
+type Key [32]byte
+
+// Object is one stored response. It's immutable once made: a 304 makes a new
+// one that shares the body (see [Object.Freshened]).
+type Object struct {
+	// Key is the identity under which the object is kept: Primary, or the
+	// variant's key if the response has selecting header fields.
+	Key Key
+	// Primary is the key before Vary.
+	Primary Key
+	// Status is the response's status code.
+	Status int
+	// Header has the header fields to send, without Age, hop-by-hop fields and
+	// Content-Length.
+	Header Block
+	// Trailer has the trailer fields, empty for nearly all.
+	Trailer Block
+	// Body is the whole content. Whoever gets it must not write to it.
+	Body []byte
+	// VaryNames are the selecting header fields' names in lower case, sorted;
+	// nil if the response doesn't vary.
+	VaryNames []string
+	// Selecting is the canonical text of the request's selecting header
+	// fields, which a later request must equal to be given this response (RFC
+	// 9111 §4.1). The digest in Key says the same; it is compared again all
+	// the same.
+	Selecting string
+	// RequestedAt is when the request for this response was sent to the
+	// origin: the instant that a purge is compared with.
+	RequestedAt time.Time
+	// Life tells how fresh the response is and what may be done when it isn't.
+	Life rfc9111.Life
+
+	// Length is len(Body) as text, for Content-Length.
+	Length string
+
+	// index is set for the record that leads from a primary key to its
+	// variants; such an object is nothing else.
+	index *Index
+	memo  atomic.Pointer[Memo]
+}
+
+// Memo keeps texts that change once a second, so that a popular object's
+// header fields are made once a second and not for every hit.
+type Memo struct {
+	Age         int64 // whole seconds, as sent
+	TTL         int64 // whole seconds, may be negative
+	AgeText     string
+	CacheStatus string
+}
+
+// Memo returns what SetMemo stored last, or nil. Safe for concurrent use.
+func (o *Object) Memo() *Memo { return o.memo.Load() }
+
+// SetMemo stores m. Safe for concurrent use; the last one wins.
+func (o *Object) SetMemo(m *Memo) { o.memo.Store(m) }
+
+// Freshened returns a new object with o's identity and body, and with the
+// header and life that a successful validation gave it (RFC 9111 §4.3.4).
+func (o *Object) Freshened(header http.Header, life rfc9111.Life, requestedAt time.Time) *Object {
+	return &Object{
+		Key: o.Key, Primary: o.Primary, Status: o.Status,
+		Header: EncodeBlock(header), Trailer: o.Trailer, Body: o.Body,
+		VaryNames: o.VaryNames, Selecting: o.Selecting,
+		RequestedAt: requestedAt, Life: life, Length: o.Length,
+	}
+}
+
+// objectOverhead is what an object costs beside its texts and body: the
+// Object, the tier's own entry and its share of the tier's tables.
+const objectOverhead = 640
+
+// Weight is the number of bytes of memory the object is counted with: body,
+// header, trailer, key texts and overhead.
+func (o *Object) Weight() int64 {
+	if o.index != nil {
+		return o.index.weight()
+	}
+	w := int64(objectOverhead + len(o.Header) + len(o.Trailer) + len(o.Selecting) + cap(o.Body))
+	for _, n := range o.VaryNames {
+		w += int64(len(n)) + 16
+	}
+	return w
+}

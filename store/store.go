@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Defaults of [Options].
+const (
+	DefaultMemoryBytes          = 32 << 20
+	DefaultMaxMemoryObjectBytes = 2 << 20
+	DefaultMaxVariants          = 64
+	DefaultFillBytes            = 64 << 20
+)
+
+// minMemoryBytes is the least a memory tier can do something useful with.
+const minMemoryBytes = 64 << 10
+
+// Options configure a [Store]. The zero value is useful.
+type Options struct {
+	// MemoryBytes bounds the memory tier: bodies, headers, keys and overhead.
+	// 0 means DefaultMemoryBytes (32 MiB); at least 64 KiB.
+	MemoryBytes int64
+	// MaxMemoryObjectBytes is the largest body (with its header) kept in
+	// memory. 0 means DefaultMaxMemoryObjectBytes (2 MiB), or MemoryBytes if
+	// that is less; at most 1 GiB.
+	MaxMemoryObjectBytes int64
+	// MaxVariants bounds the variants kept for one primary key; the oldest go
+	// first. 0 means DefaultMaxVariants (64); at most 4096.
+	MaxVariants int
+	// FillBytes bounds the memory of all bodies being fetched, together. A
+	// fill that gets none beyond its first 64 KiB is handed through and not
+	// stored. 0 means DefaultFillBytes (64 MiB); at least 1 MiB.
+	FillBytes int64
+}
+
+// ConfigError is one thing wrong with an option.
+type ConfigError struct {
+	Field  string
+	Value  any
+	Reason string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("store: %s = %v: %s", e.Field, e.Value, e.Reason)
+}
+
+func (o *Options) resolve() error {
+	var errs []error
+	bad := func(field string, value any, reason string) {
+		errs = append(errs, &ConfigError{field, value, reason})
+	}
+	or := func(v *int64, def int64) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	or(&o.MemoryBytes, DefaultMemoryBytes)
+	or(&o.MaxMemoryObjectBytes, min(DefaultMaxMemoryObjectBytes, max(o.MemoryBytes, minMemoryBytes)))
+	or(&o.FillBytes, DefaultFillBytes)
+	if o.MaxVariants == 0 {
+		o.MaxVariants = DefaultMaxVariants
+	}
+	if o.MemoryBytes < minMemoryBytes {
+		bad("MemoryBytes", o.MemoryBytes, "must be at least 65536 bytes; leave it 0 for 32 MiB")
+	}
+	if o.MaxMemoryObjectBytes < 0 || o.MaxMemoryObjectBytes > 1<<30 {
+		bad("MaxMemoryObjectBytes", o.MaxMemoryObjectBytes, "must be between 1 byte and 1 GiB; leave it 0 for 2 MiB")
+	} else if o.MaxMemoryObjectBytes > o.MemoryBytes && o.MemoryBytes >= minMemoryBytes {
+		bad("MaxMemoryObjectBytes", o.MaxMemoryObjectBytes, fmt.Sprintf("must not exceed MemoryBytes (%d)", o.MemoryBytes))
+	}
+	if o.MaxVariants < 1 || o.MaxVariants > 4096 {
+		bad("MaxVariants", o.MaxVariants, "must be between 1 and 4096; leave it 0 for 64")
+	}
+	if o.FillBytes < 1<<20 {
+		bad("FillBytes", o.FillBytes, "must be at least 1 MiB; leave it 0 for 64 MiB")
+	}
+	return errors.Join(errs...)
+}
+
+// Store keeps objects in its tiers and hands out fills. Safe for concurrent
+// use. A Get takes no lock of the store's own.
+type Store struct {
+	memory      *memory
+	maxVariants int
+	budget      Budget
+}
+
+// New makes a Store. The error, if any, joins a *ConfigError for each problem.
+func New(o Options) (*Store, error) {
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	m, err := newMemory(o.MemoryBytes, o.MaxMemoryObjectBytes)
+	if err != nil {
+		return nil, fmt.Errorf("store: memory tier: %w", err)
+	}
+	return &Store{memory: m, maxVariants: o.MaxVariants, budget: Budget{max: o.FillBytes}}, nil
+}
+
+// Get returns what is kept under k: an object, or for a primary key whose
+// responses vary an index, or neither.
+func (s *Store) Get(k Key) (*Object, *Index) {
+	o, ok := s.memory.Get(k)
+	switch {
+	case !ok:
+		return nil, nil
+	case o.index != nil:
+		return nil, o.index
+	}
+	return o, nil
+}
+
+// Put keeps o, or says why not. A response that varies joins the others of
+// its primary key; one that doesn't replaces them all, since it matches every
+// request and is the newest (RFC 9111 §4.1).
+func (s *Store) Put(o *Object) Rejection {
+	if int64(len(o.Body)) > s.MaxObject() || o.Weight() > s.memory.maxBytes {
+		s.memory.tooLarge.Add(1)
+		return TooLarge
+	}
+	if len(o.VaryNames) == 0 {
+		if old := s.memory.replacePrimary(o); old != nil {
+			s.drop(old.variants)
+		}
+		return Kept
+	}
+	if r := s.memory.Put(o); r != Kept {
+		return r
+	}
+	s.drop(s.memory.addVariant(o, s.maxVariants))
+	return Kept
+}
+
+// Delete forgets everything kept under the primary key: the object, or the
+// index and all its variants. It reports whether anything was there.
+func (s *Store) Delete(primary Key) bool {
+	o, ok := s.memory.remove(primary)
+	if ok && o.index != nil {
+		s.drop(o.index.variants)
+	}
+	return ok
+}
+
+// DeleteObject forgets o if it's still the one kept under its key.
+func (s *Store) DeleteObject(o *Object) {
+	s.memory.removeIf(o)
+}
+
+func (s *Store) drop(keys []Key) {
+	for _, k := range keys {
+		s.memory.Delete(k)
+	}
+}
+
+// MaxObject is the largest body that any tier takes, in bytes.
+func (s *Store) MaxObject() int64 { return s.memory.maxObject }
+
+// NewFill starts a body of the declared length, or -1 if it's unknown.
+func (s *Store) NewFill(length int64) *Fill {
+	return newFill(&s.budget, length, s.MaxObject())
+}
+
+// Stats are a store's counters.
+type Stats struct {
+	Memory TierStats
+	// FillBytes is the memory of the bodies being fetched now, MaxFillBytes
+	// its bound.
+	FillBytes, MaxFillBytes int64
+}
+
+// Stats returns the counters. They are read one by one, not at one instant.
+func (s *Store) Stats() Stats {
+	return Stats{Memory: s.memory.Stats(), FillBytes: s.budget.used.Load(), MaxFillBytes: s.budget.max}
+}
+
+// Close empties the store. Nothing may be called after it.
+func (s *Store) Close(ctx context.Context) error { return s.memory.Close(ctx) }

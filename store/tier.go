@@ -1,0 +1,62 @@
+package store
+
+import "context"
+
+// Tier is one place that keeps objects. The memory tier is one; a disk or a
+// shared tier can stand behind it. All methods are safe for concurrent use.
+// Package storetest has the contract as tests.
+type Tier interface {
+	// Get returns the object kept under k. It counts as a use of it.
+	Get(k Key) (*Object, bool)
+	// Put keeps o under o.Key, replacing what was there, or says why not. The
+	// tier may drop any object at any time to stay within its bound.
+	Put(o *Object) Rejection
+	// Delete forgets k and reports whether it was there.
+	Delete(k Key) bool
+	// Stats returns the tier's counters.
+	Stats() TierStats
+	// Close frees what the tier holds. Nothing may be called after it.
+	Close(ctx context.Context) error
+}
+
+// Rejection is the reason why an object was not kept. The zero value means
+// that it was.
+type Rejection uint8
+
+// The reasons for which a tier doesn't keep an object.
+const (
+	Kept     Rejection = iota
+	TooLarge           // larger than the largest object any tier takes
+	numRejections
+)
+
+// String returns the reason as one sentence without a full stop.
+func (r Rejection) String() string {
+	switch r {
+	case Kept:
+		return "stored"
+	case TooLarge:
+		return "the response is larger than the largest object that the cache keeps"
+	}
+	return "unknown"
+}
+
+// TierStats are one tier's counters since it was made.
+type TierStats struct {
+	Objects    int64 // kept now, variants' index records included
+	Bytes      int64 // their weight
+	MaxBytes   int64 // the bound
+	Hits       int64 // Gets that found something
+	Misses     int64 // Gets that didn't
+	Puts       int64 // objects taken
+	Evictions  int64 // dropped to stay within the bound
+	Rejections [numRejections]int64
+}
+
+// Rejected returns the number of objects refused for the given reason.
+func (s *TierStats) Rejected(r Rejection) int64 {
+	if int(r) >= len(s.Rejections) {
+		return 0
+	}
+	return s.Rejections[r]
+}
