@@ -43,3 +43,19 @@ func TestCookiesAreNotKeyedByDefault(t *testing.T) {
 	whole := mustSpec(t, Options{Headers: []string{"Cookie"}})
 	assert.NotEqual(t, textOf(whole, "http://a.test/"), textOf(whole, "http://a.test/", "Cookie: a=1"))
 }
+
+func TestUnkeyedCookiesAreThoseThatTheOriginIsSentAllTheSame(t *testing.T) {
+	for name, c := range map[string]struct {
+		options      Options
+		named, other bool
+	}{
+		"default":   {Options{}, true, true},
+		"named":     {Options{Cookies: []string{"id"}}, false, true},
+		"dropped":   {Options{Cookies: []string{"id"}, DropOtherCookies: true}, false, false},
+		"all keyed": {Options{Headers: []string{"Cookie"}}, false, false},
+	} {
+		s := mustSpec(t, c.options)
+		assert.Equal(t, c.named, s.CookieUnkeyed("id"), name)
+		assert.Equal(t, c.other, s.CookieUnkeyed("other"), name)
+	}
+}

@@ -1,6 +1,7 @@
 package cachekey
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -66,6 +67,10 @@ func TestExplainGivesAReasonForEachDroppedPart(t *testing.T) {
 			assert.Equal(t, c.problem != NoProblem, strings.Contains(e.String(), "no key"))
 		})
 	}
+	data, err := json.Marshal(mustSpec(t, Options{Query: Include("a"), OnUnknown: Bypass}).Explain(&Input{Request: request("http://a.test/?z=1")}))
+	require.NoError(t, err)
+	assert.Contains(t, string(data), `"problem":"The query has a parameter that the key rules don't list."`)
+	assert.Contains(t, string(data), `{"kind":"q","name":"z","value":"1","state":"valued","kept":false,"reason":"The rules don't list`)
 	empty := mustSpec(t, Options{Query: Include("a")}).Explain(&Input{Request: request("http://a.test/?a&")})
 	assert.Contains(t, empty.String(), "There is no parameter between these separators")
 	cookie := Default().Explain(&Input{Request: request("http://a.test/", "Cookie: a=1")})

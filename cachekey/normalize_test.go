@@ -43,6 +43,7 @@ func TestAcceptEncoding(t *testing.T) {
 		{"gzip", []string{"gzip;q=2"}, "identity"},
 		{"gzip", []string{"gzip;q=-1"}, "identity"},
 		{"gzip", []string{"gzip;q=0.0001"}, "identity"},
+		{"gzip", []string{"gzip;q=0.x"}, "identity"},
 		{"gzip", []string{"gzip;q=1.001"}, "identity"},
 		{"gzip", []string{"gzip;q=1.000"}, "gzip"},
 		{"gzip", []string{"gzip;q=0.001"}, "gzip"},

@@ -43,6 +43,12 @@ type Options struct {
 	// the cache by what the normalised value stands for.
 	Normalize map[string]Normalizer
 
+	// CompareAsLists compares selecting header fields without an entry in Normalize
+	// as lists: how they are divided into lines and the white space around commas
+	// don't count, which RFC 9111 §4.1 allows where a field's syntax does. By
+	// default they are compared as sent.
+	CompareAsLists bool
+
 	// KeepUnkeyedInputs sends the request that fills the cache as the visitor
 	// sent it: [Spec.Reduce] then changes nothing. Whatever the key leaves out
 	// can then shape what other visitors get. As a small defence, an unknown
@@ -119,6 +125,7 @@ func New(o Options) (*Spec, error) {
 		query:            resolveQuery(o, &bad),
 		cookies:          resolveCookies(o, &bad),
 		dropOtherCookies: o.DropOtherCookies,
+		lists:            o.CompareAsLists,
 		keepUnkeyed:      o.KeepUnkeyedInputs,
 	}
 	s.normalize = resolveNormalize(o, &bad)

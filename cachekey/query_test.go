@@ -19,6 +19,8 @@ func TestQueryModes(t *testing.T) {
 		{"all, values may hold equals signs", Options{}, "b=a=2&a==", " q:1:a:1:= q:1:b:3:a=2", 0},
 		{"order kept", Options{KeepQueryOrder: true}, "b=2&a=1", " q:1:b:1:2 q:1:a:1:1", 0},
 		{"repeated name keeps the order", Options{}, "b=2&a=1&b=1", " q:1:b:1:2 q:1:a:1:1 q:1:b:1:1", 0},
+		{"names that decode alike keep the order", Options{}, "b+c=1&a=2&b%20c=3", " q:3:b+c:1:1 q:1:a:1:2 q:5:b%20c:1:3", 0},
+		{"names with broken escapes", Options{}, "%zz=1&%4=2&%=3", " q:1:%:1:3 q:2:%4:1:2 q:3:%zz:1:1", 0},
 		{"empty parameters", Options{}, "&=&=1", " q:0::! q:0::0: q:0::1:1", 0},
 		{"nothing but the question mark", Options{}, "?", " q:0::!", 0},
 		{"none", Options{Query: None()}, "b=2;x&a=1", "", 0},

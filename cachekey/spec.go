@@ -20,6 +20,7 @@ type Spec struct {
 	cookies          []string     // sorted
 	normalize        []headerRule // sorted by lower
 	dropOtherCookies bool
+	lists            bool // compare selecting fields as lists
 	keepUnkeyed      bool
 }
 

@@ -47,7 +47,12 @@ func (s *Spec) AppendSelecting(dst []byte, names []string, h http.Header) []byte
 				rule = s.normalize[i]
 			}
 		}
-		dst = rule.appendTo(dst, KindSelecting, fieldLines(h, name))
+		lines := fieldLines(h, name)
+		if s.lists && rule.norm.Value == nil && len(lines) > 0 {
+			dst = rule.appendList(dst, KindSelecting, lines)
+			continue
+		}
+		dst = rule.appendTo(dst, KindSelecting, lines)
 	}
 	if len(dst) > start {
 		dst = trimLast(dst)

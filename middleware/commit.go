@@ -45,6 +45,7 @@ func (f *fetch) storeBody() reason {
 		}
 		return whyTooLarge
 	}
+	f.keepByLanguage(o)
 	return ""
 }
 

@@ -43,6 +43,8 @@ type route struct {
 	bypass      []cookiePattern
 	rangeWindow int64
 	forwardsRng bool
+	storePost   bool
+	languages   bool // select by Content-Language
 }
 
 // problems gathers everything wrong with the options.
@@ -109,6 +111,7 @@ func resolveRoute(at string, o *Route, targets []string, bad *problems) *route {
 	r := &route{
 		name: o.Name, cacheOff: o.CacheOff, forwardsRng: o.ForwardRange,
 		rangeWindow: o.RangeWindow, headMethod: o.Methods == nil,
+		storePost: o.StorePost, languages: o.SelectLanguage,
 	}
 	if r.name == "" {
 		r.name = "default"

@@ -217,25 +217,6 @@ func outcomeOf(x *exchange, err error) trace.Outcome {
 	return trace.Aborted
 }
 
-// copyHeader puts a response's fields into h, which may hold fields of outer
-// handlers: those that add up are kept.
-func copyHeader(h http.Header, b store.Block) (room []string) {
-	vary, cookies, links := h["Vary"], h["Set-Cookie"], h["Link"]
-	room = b.CopyTo(h, ownFields)
-	if vary != nil {
-		mergeVary(h, vary)
-	}
-	mergeLines(h, "Set-Cookie", cookies)
-	mergeLines(h, "Link", links)
-	return room
-}
-
-func mergeLines(h http.Header, name string, outer []string) {
-	if inner := h[name]; len(outer) > 0 && len(inner) > 0 && &inner[0] != &outer[0] {
-		h[name] = append(append([]string(nil), outer...), inner...)
-	}
-}
-
 // sendTrailer sets the trailer fields after the body.
 func sendTrailer(h http.Header, hd *head) {
 	for name, values := range hd.trailer {

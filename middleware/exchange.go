@@ -74,11 +74,29 @@ func (x *exchange) end() {
 		x.rec.Duration = time.Since(x.now)
 		hook(x.rec)
 	}
-	rec := &x.ownRec
-	rec.Reset()
-	*x = exchange{selecting: x.selecting[:0], ownRec: *rec}
+	x.reset()
 	exchanges.Put(x)
 }
+
+// reset lets go of everything that belongs to the request.
+func (x *exchange) reset() {
+	x.h, x.w, x.r, x.route = nil, nil, nil, nil
+	x.facts, x.asked = 0, rfc9111.RequestDirectives{}
+	x.barrier = barrier{}
+	x.cookies, x.alone, x.headSent, x.debug = false, false, false, false
+	x.in, x.key = cachekey.Input{}, store.Key{}
+	x.selecting = x.selecting[:0]
+	if cap(x.selecting) > maxKeptText {
+		x.selecting = nil
+	}
+	x.variesBy, x.rounds = nil, 0
+	x.rec = nil
+	x.ownRec.Reset()
+}
+
+// maxKeptText bounds the buffer that a pooled exchange keeps: one odd request
+// must not make the pool hold its memory for ever.
+const maxKeptText = 8 << 10
 
 // lane is the lane in which x claims its key.
 func (x *exchange) lane() flight.Lane {

@@ -36,6 +36,10 @@ func (x *exchange) lookup() found {
 				f.object, f.varied, f.claim.Variant = o, false, key
 				break
 			}
+			if o := x.inPreferredLanguage(names); o != nil {
+				f.object, f.varied, f.claim.Variant = o, false, o.Key
+				break
+			}
 		}
 	}
 	if x.variesBy != nil {

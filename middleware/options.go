@@ -136,6 +136,15 @@ type Route struct {
 	// validator, for requests that accept them (max-stale) and for when the
 	// origin is away. Otherwise they aren't worth the room.
 	StoreStale bool
+	// StorePost stores the response to a POST for later GETs, if it has explicit
+	// freshness and its Content-Location is the request's own URL (RFC 9110
+	// §9.3.3).
+	StorePost bool
+	// SelectLanguage lets a request have the stored response in the one language
+	// that it prefers to all others, if the origin varies by Accept-Language
+	// alone and the response says its language. Otherwise only an equal
+	// Accept-Language selects it.
+	SelectLanguage bool
 	// Ignore are request directives that this route doesn't obey.
 	Ignore IgnoreDirectives
 	// ShareOnce lets requests that were already waiting have a response that
@@ -186,8 +195,9 @@ type IgnoreDirectives struct {
 // for origins that are known to mark what is private: Authorization by §3.5,
 // request cookies ignored, responses with Set-Cookie stored, heuristic
 // freshness for every heuristically cacheable response, the origin's lifetimes
-// for its errors, stale responses stored, ranges forwarded. Each is an option
-// of its own; the profile only sets them.
+// for its errors, stale responses stored, ranges forwarded, POST responses stored
+// that say they may be, selecting header fields compared by what they mean (§4.1).
+// Each is an option of its own; the profile only sets them.
 func RFCProfile() Route {
 	return Route{
 		Name:                      "rfc9111",
@@ -197,6 +207,12 @@ func RFCProfile() Route {
 		HeuristicForAll:           true,
 		StoreStale:                true,
 		ForwardRange:              true,
-		TTL:                       TTL{ErrorMax: -1},
+		StorePost:                 true,
+		SelectLanguage:            true,
+		Key: cachekey.Options{
+			CompareAsLists: true,
+			Normalize:      map[string]cachekey.Normalizer{"Accept-Language": cachekey.EquivalentLanguages()},
+		},
+		TTL: TTL{ErrorMax: -1},
 	}
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/weirhttp/weir/trace"
@@ -22,7 +23,13 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	if trace.FromContext(r.Context()) == nil && x.h.cfg.Hook != nil {
 		r = r.WithContext(trace.NewContext(r.Context(), rec))
 	}
+	if x.route.storePost && r.Method == http.MethodPost {
+		pw.post = &postCapture{}
+	}
 	defer pw.release()
 	x.h.next.ServeHTTP(pw, r)
 	pw.finish()
+	if pw.post != nil {
+		pw.post.store(x, r, pw.asked)
+	}
 }

@@ -16,6 +16,7 @@ type passWriter struct {
 	w     http.ResponseWriter
 	asked time.Time
 	wrote bool
+	post  *postCapture // nil unless the response may answer later GETs
 }
 
 var _ interface {
@@ -36,6 +37,7 @@ func (p *passWriter) WriteHeader(status int) {
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if p.x != nil {
+			p.post.begin(p.x, status, p.w.Header())
 			p.x.passedHead(status, p.w.Header(), p.asked)
 		}
 	}
@@ -45,12 +47,16 @@ func (p *passWriter) WriteHeader(status int) {
 func (p *passWriter) Write(b []byte) (int, error) {
 	p.implicit()
 	n, err := p.w.Write(b)
+	p.post.add(b[:n], err)
 	p.count(int64(n))
 	return n, err
 }
 
 // WriteString is Write without a copy where the client's writer has that.
 func (p *passWriter) WriteString(s string) (int, error) {
+	if p.post != nil {
+		return p.Write([]byte(s))
+	}
 	p.implicit()
 	n, err := io.WriteString(p.w, s)
 	p.count(int64(n))
@@ -60,6 +66,9 @@ func (p *passWriter) WriteString(s string) (int, error) {
 // ReadFrom hands the source to the client's writer, so that sendfile works.
 func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
 	p.implicit()
+	if p.post != nil {
+		return io.Copy(struct{ io.Writer }{p}, src)
+	}
 	var n int64
 	var err error
 	if rf, ok := p.w.(io.ReaderFrom); ok {
@@ -103,6 +112,7 @@ func (p *passWriter) count(n int64) {
 func (p *passWriter) finish() {
 	if !p.wrote && p.x != nil && p.x.r.Context().Err() == nil {
 		p.wrote = true
+		p.post.begin(p.x, http.StatusOK, p.w.Header())
 		p.x.passedHead(http.StatusOK, p.w.Header(), p.asked)
 	}
 }

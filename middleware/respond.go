@@ -16,11 +16,7 @@ func (x *exchange) respond(o *store.Object, status trace.Status, why reason, ttl
 	rec.Cache.Status, rec.Cache.Reason, rec.Cache.TTL = status, string(why), ttl
 	rec.Cache.Age = o.Life.Age(x.now)
 	h := x.w.Header()
-	vary := h["Vary"]
-	room := o.Header.CopyTo(h, ownFields)
-	if vary != nil {
-		mergeVary(h, vary)
-	}
+	room := copyHeader(h, o.Header)
 	memo := x.memoOf(o, ttl)
 	room[2] = memo.AgeText
 	h["Age"] = room[2:3:3]
@@ -83,25 +79,6 @@ func (x *exchange) write(p []byte) {
 func (x *exchange) abort(why trace.Outcome) {
 	x.rec.Outcome = why
 	panic(http.ErrAbortHandler)
-}
-
-// mergeVary keeps the selecting fields that an outer handler named.
-func mergeVary(h http.Header, outer []string) {
-	inner := h["Vary"]
-	if len(inner) == len(outer) && &inner[0] == &outer[0] {
-		return // the response has none of its own
-	}
-	merged := append([]string(nil), outer...)
-next:
-	for _, v := range inner {
-		for _, have := range outer {
-			if v == have {
-				continue next
-			}
-		}
-		merged = append(merged, v)
-	}
-	h["Vary"] = merged
 }
 
 // announceTrailer names the trailer fields in the head, which then has no

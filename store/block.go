@@ -74,47 +74,70 @@ func text(s Block) (string, Block) {
 	return string(s[:n]), s[n:]
 }
 
-// ParseBlock checks that s is a well-formed Block, for one read from outside
-// the process.
+// ParseBlock checks that s is a Block, for one read from outside the process:
+// exactly what EncodeBlock makes of the header that s stands for. What the
+// texts hold is not looked at.
 func ParseBlock(s string) (Block, bool) {
 	if s == "" {
 		return "", true
 	}
-	rest := []byte(s)
-	num := func() (int, bool) {
-		v, n := binary.Uvarint(rest)
-		if n <= 0 || v > uint64(len(s)) {
-			return 0, false
-		}
-		rest = rest[n:]
-		return int(v), true
+	p := blockParser{rest: s}
+	total := p.number()
+	if p.rest == "" {
+		return "", false // no field is the empty Block
 	}
-	skip := func() bool {
-		n, ok := num()
-		if !ok || n > len(rest) {
-			return false
+	for last, first := "", true; p.rest != "" && !p.bad; first = false {
+		name := p.text()
+		if !first && name <= last || strings.HasPrefix(name, http.TrailerPrefix) {
+			return "", false
 		}
-		rest = rest[n:]
-		return true
-	}
-	total, ok := num()
-	for ok && len(rest) > 0 {
-		var n int
-		if ok = skip(); !ok {
-			break
-		}
-		if n, ok = num(); !ok {
-			break
-		}
-		for i := 0; i < n && ok; i++ {
-			ok = skip()
-		}
+		last = name
+		n := p.number()
 		total -= n
+		for range n {
+			if p.text(); p.bad {
+				break
+			}
+		}
 	}
-	if !ok || total != 0 {
+	if p.bad || total != 0 {
 		return "", false
 	}
 	return Block(s), true
+}
+
+// blockParser reads a Block that nobody has checked.
+type blockParser struct {
+	rest string
+	bad  bool
+}
+
+// number reads a number in its shortest form, which is at most the length of
+// what follows: a text of n bytes and n values need no less.
+func (p *blockParser) number() int {
+	var v uint64
+	for i := 0; i < len(p.rest) && i < binary.MaxVarintLen64-1; i++ {
+		c := p.rest[i]
+		v |= uint64(c&0x7f) << (7 * i)
+		if c >= 0x80 {
+			continue
+		}
+		if c == 0 && i > 0 {
+			break // longer than it need be
+		}
+		p.rest = p.rest[i+1:]
+		p.bad = p.bad || v > uint64(len(p.rest))
+		return int(min(v, uint64(len(p.rest))))
+	}
+	p.bad = true
+	return 0
+}
+
+func (p *blockParser) text() string {
+	n := p.number()
+	s := p.rest[:n]
+	p.rest = p.rest[n:]
+	return s
 }
 
 // Values returns the number of values in all fields.

@@ -9,13 +9,8 @@ import (
 )
 
 const (
-	freeWindow    = 64 << 10  // memory that every fill has, outside the budget
-	minSegment    = 512       // smallest piece of a body of unknown length
-	maxSegment    = 256 << 10 // largest
-	windowSegment = 32 << 10  // piece of a body that isn't kept
-	// laggardPatience is how long a window may stay full because of its
-	// slowest readers while others wait for more.
-	laggardPatience = 10 * time.Second
+	minSegment = 512       // smallest piece of a body of unknown length
+	maxSegment = 256 << 10 // largest
 )
 
 var (
@@ -23,11 +18,13 @@ var (
 	ErrShort = errors.New("store: the body ended before its declared length")
 	// ErrLong is a body that goes on after its declared length.
 	ErrLong = errors.New("store: the body is longer than its declared length")
-	// ErrLagging is given to a reader that fell a whole window behind readers
-	// that had to wait for it.
+	// ErrLagging is given to a reader that kept the window full although others
+	// waited for more.
 	ErrLagging = errors.New("store: reader cut off: it holds the others up")
-	// ErrEnded is given to a writer that goes on after End or Fail.
+	// ErrEnded is given to a writer that goes on after Take, End or Fail.
 	ErrEnded = errors.New("store: write to a body that has ended")
+	// ErrClosed is given to a reader that goes on after Close.
+	ErrClosed = errors.New("store: read from a closed reader")
 )
 
 // Fill is a body that is being fetched: one writer appends, any number of
@@ -36,9 +33,12 @@ var (
 // As long as the body may be stored the fill keeps all of it, within the
 // store's largest object and the budget. When it may not (Forgo, too large, no
 // budget) it keeps only what the slowest reader hasn't had yet, at most a
-// quarter of the budget and at least 64 KiB; then Append waits for that
-// reader. A reader that keeps the window full for ten seconds while others
-// wait for more is cut off.
+// quarter of the budget and at least 64 KiB, and what was there already when
+// it turned out; then Append waits for that reader. Readers that still keep
+// half of a full window from being let go after ten seconds, while another has
+// had all there is and waits for more, are cut off.
+//
+// The writer ends the body with End or Fail: until then its memory counts.
 type Fill struct {
 	budget   *Budget
 	maxWhole int64
@@ -47,16 +47,20 @@ type Fill struct {
 	mu       sync.Mutex
 	keep     bool // all of the body is here and may be stored
 	tooLarge bool // why keep is false: larger than any tier takes
+	taken    bool // it's stored, or about to be
 	segs     [][]byte
 	dropped  int   // segments no longer here
 	base     int64 // offset of the first byte still here
 	size     int64 // bytes appended so far
-	retained int64 // capacity of segs
+	retained int64 // memory of segs
 	charged  int64 // of that, taken from the budget
 	readers  []*Reader
+	least    int64         // offset of the slowest reader, if atLeast isn't 0
+	atLeast  int           // readers at least; 0 if unknown
 	changed  chan struct{} // closed when there's news for readers; nil if nobody waits
 	room     chan struct{} // closed when there may be room for the writer; nil if it doesn't wait
 	full     time.Time     // since when the window has been full
+	fullAt   int64         // what was retained then
 	ended    bool
 	err      error
 }
@@ -70,10 +74,14 @@ func newFill(b *Budget, length, maxWhole int64) *Fill {
 }
 
 // Append adds p to the body. It blocks while the window is full, until ctx
-// ends. The bytes are copied. Only one goroutine may append.
+// ends. The bytes are copied. After an error some of them may be part of the
+// body, and the writer ends it. Only one goroutine may append.
 func (f *Fill) Append(ctx context.Context, p []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.ended || f.taken {
+		return ErrEnded
+	}
 	if f.length >= 0 && f.size+int64(len(p)) > f.length {
 		return ErrLong
 	}
@@ -102,21 +110,33 @@ func (f *Fill) Append(ctx context.Context, p []byte) error {
 // while it waits, so it returns without a segment when things have changed.
 func (f *Fill) grow(ctx context.Context, hint int) error {
 	if f.keep {
-		if f.size >= f.maxWhole && f.size+int64(hint) > f.maxWhole {
+		if f.size >= f.maxWhole {
 			f.forgo(true)
-		} else if n := f.nextSegment(hint); f.charge(n, false) {
-			f.segs = append(f.segs, make([]byte, 0, n))
+		} else if f.addSegment(f.nextSegment(hint), false) {
 			return nil
 		} else {
 			f.forgo(false)
 		}
 	}
 	f.trim()
-	if f.retained+windowSegment <= f.window() && f.charge(windowSegment, true) {
-		f.segs = append(f.segs, make([]byte, 0, windowSegment))
+	if f.retained+windowSegment > f.window() {
+		return f.awaitRoom(ctx, nil)
+	}
+	if f.addSegment(windowSegment, true) {
 		return nil
 	}
-	return f.awaitRoom(ctx)
+	return f.awaitRoom(ctx, f.budget.await(f.toCharge(windowSegment)))
+}
+
+func (f *Fill) addSegment(n int64, window bool) bool {
+	if !f.charge(footprint(int(n)), window) {
+		return false
+	}
+	f.segs = append(f.segs, make([]byte, 0, n))
+	if f.retained > f.fullAt {
+		f.full = time.Time{} // more room than when the window was full last
+	}
+	return true
 }
 
 func (f *Fill) nextSegment(hint int) int64 {
@@ -127,21 +147,22 @@ func (f *Fill) nextSegment(hint int) int64 {
 	if f.size > 0 {
 		n = max(n, min(f.size, maxSegment))
 	}
-	return min(n, maxSegment, f.maxWhole-f.size+1)
+	return min(n, maxSegment, f.maxWhole-f.size)
 }
 
-// window is the most that is kept for slow readers.
-func (f *Fill) window() int64 { return max(f.budget.max/4, freeWindow) }
+// toCharge is what n further bytes take from the budget: all that is beyond
+// the free window and not taken yet.
+func (f *Fill) toCharge(n int64) int64 {
+	return max(0, max(0, f.retained+n-freeWindow)-f.charged)
+}
 
-// charge takes n further bytes from the budget, less the free window.
+// charge counts n further bytes, if the budget has them.
 func (f *Fill) charge(n int64, window bool) bool {
-	over := max(0, f.retained+n-freeWindow) - f.charged
-	if over > 0 {
-		if !f.budget.take(over, window) {
-			return false
-		}
-		f.charged += over
+	over := f.toCharge(n)
+	if !f.budget.take(over, window) {
+		return false
 	}
+	f.charged += over
 	f.retained += n
 	return true
 }
@@ -149,97 +170,9 @@ func (f *Fill) charge(n int64, window bool) bool {
 // settle gives back what is no longer needed.
 func (f *Fill) settle() {
 	if free := f.charged - max(0, f.retained-freeWindow); free > 0 {
-		f.budget.giveBack(free)
 		f.charged -= free
+		f.budget.giveBack(free)
 	}
-}
-
-// trim drops the segments that every reader has passed, unless the body is
-// to be kept.
-func (f *Fill) trim() {
-	if f.keep {
-		return
-	}
-	least := f.size
-	for _, r := range f.readers {
-		least = min(least, r.off)
-	}
-	n := 0
-	for _, seg := range f.segs {
-		if f.base+int64(len(seg)) > least || len(seg) < cap(seg) {
-			break
-		}
-		f.base += int64(len(seg))
-		f.retained -= int64(cap(seg))
-		n++
-	}
-	if n > 0 {
-		clear(f.segs[:n]) // let go of them although the array stays
-		f.segs = f.segs[n:]
-		f.dropped += n
-		f.settle()
-	}
-	if f.retained <= f.window()/2 {
-		f.full = time.Time{}
-	}
-}
-
-// awaitRoom waits until a reader has moved on or left.
-func (f *Fill) awaitRoom(ctx context.Context) error {
-	if f.full.IsZero() {
-		f.full = time.Now()
-	}
-	wait := laggardPatience - time.Since(f.full)
-	if wait <= 0 {
-		f.cutLaggards()
-		return nil // look again
-	}
-	room := make(chan struct{})
-	f.room = room
-	f.mu.Unlock()
-	t := time.NewTimer(wait)
-	var err error
-	select {
-	case <-room:
-	case <-t.C:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	t.Stop()
-	f.mu.Lock()
-	if f.room == room {
-		f.room = nil
-	}
-	if err == nil && f.ended {
-		err = ErrEnded
-	}
-	return err
-}
-
-// cutLaggards cuts off the readers that keep the window full, if there are
-// others that wait for more.
-func (f *Fill) cutLaggards() {
-	f.full = time.Now()
-	starving := false
-	for _, r := range f.readers {
-		starving = starving || r.off == f.size
-	}
-	if !starving {
-		return
-	}
-	behind := f.size - f.retained/2
-	rest := f.readers[:0]
-	for _, r := range f.readers {
-		if r.off < behind {
-			r.cut = true
-		} else {
-			rest = append(rest, r)
-		}
-	}
-	clear(f.readers[len(rest):])
-	f.readers = rest
-	f.trim()
-	f.tell()
 }
 
 // tell wakes the readers that wait for news.
@@ -251,19 +184,20 @@ func (f *Fill) tell() {
 }
 
 // End says that the body is whole. It fails with ErrShort, and the body with
-// it, if the declared length wasn't reached.
+// it, if the declared length wasn't reached. A body that wasn't taken before
+// is now its readers' only.
 func (f *Fill) End() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended {
+	switch {
+	case f.ended:
 		return f.err
-	}
-	if f.length >= 0 && f.size < f.length {
+	case f.length >= 0 && f.size < f.length:
 		f.finish(ErrShort)
-		return ErrShort
+	default:
+		f.finish(nil)
 	}
-	f.finish(nil)
-	return nil
+	return f.err
 }
 
 // Fail says that the body is broken: every reader gets err once it has had
@@ -275,7 +209,7 @@ func (f *Fill) Fail(err error) {
 	if f.ended {
 		return
 	}
-	if err == nil {
+	if err == nil || err == io.EOF { // to a reader that would be a good end
 		err = io.ErrUnexpectedEOF
 	}
 	f.finish(err)
@@ -283,30 +217,13 @@ func (f *Fill) Fail(err error) {
 
 func (f *Fill) finish(err error) {
 	f.ended, f.err = true, err
-	if err != nil {
+	if err != nil || !f.taken {
 		f.keep = false
 	}
 	f.trim()
 	f.tell()
 	f.wakeWriter()
 	f.releaseIfUnread()
-}
-
-func (f *Fill) wakeWriter() {
-	if f.room != nil {
-		close(f.room)
-		f.room = nil
-	}
-}
-
-// releaseIfUnread lets go of everything once the body has ended, isn't to be
-// stored, and nobody reads.
-func (f *Fill) releaseIfUnread() {
-	if f.ended && !f.keep && len(f.readers) == 0 {
-		f.dropped += len(f.segs)
-		f.segs, f.base, f.retained = nil, f.size, 0
-		f.settle()
-	}
 }
 
 // Forgo says that the body won't be stored, so only what readers still need
@@ -346,25 +263,41 @@ func (f *Fill) Progress() (size int64, whole bool) {
 // appended everything, before End, so that the response is stored by the time
 // readers see its end. A body in one piece isn't copied; one of unknown length
 // that came in several is put together once, so that every later hit is a
-// single write. False if the body isn't all here.
+// single write, and readers go on in the copy. False if the body isn't all
+// here.
 func (f *Fill) Take() ([]byte, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.keep || f.err != nil || f.length >= 0 && f.size < f.length {
+	if !f.keep || f.ended && !f.taken || f.length >= 0 && f.size < f.length {
 		return nil, false
 	}
-	var body []byte
-	if len(f.segs) == 1 && cap(f.segs[0])-len(f.segs[0]) <= len(f.segs[0])/8 {
-		body = f.segs[0][:f.size:f.size]
-	} else if f.size > 0 {
-		body = make([]byte, 0, f.size)
+	if f.taken {
+		return f.body(), true
+	}
+	f.taken = true
+	if n := len(f.segs); n > 1 || n == 1 && f.length < 0 && cap(f.segs[0])-len(f.segs[0]) > len(f.segs[0])/8 {
+		body := make([]byte, 0, f.size)
 		for _, seg := range f.segs {
 			body = append(body, seg...)
+		}
+		clear(f.segs)
+		f.segs = [][]byte{body}
+		f.retained = footprint(cap(body))
+		for _, r := range f.readers {
+			r.seg = -1 // to be found anew
 		}
 	}
 	f.budget.giveBack(f.charged)
 	f.charged = 0
-	return body, true
+	return f.body(), true
+}
+
+// body is the body that has been taken.
+func (f *Fill) body() []byte {
+	if len(f.segs) == 0 {
+		return nil
+	}
+	return f.segs[0]
 }
 
 // Full reports whether the writer is waiting for readers to make room.

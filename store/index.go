@@ -1,6 +1,9 @@
 package store
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // maxNameSets bounds the sets of selecting header fields remembered for one
 // primary key. An origin that varies by more than eight different sets loses
@@ -14,13 +17,39 @@ type Index struct {
 	Sets [][]string
 
 	variants []Key // in the order of storing, oldest first
+	lineage  *lineage
+}
+
+// lineage is common to an index, those that follow it, and the variants that
+// they name. It ends when the primary key leads nowhere or to something else:
+// the tier may drop an index before its variants, and then nobody knows any
+// more which ones a purge of the primary key has to remove. Those of a lineage
+// that has ended are never found again.
+type lineage struct {
+	ended atomic.Bool
+}
+
+// orphaned reports whether o is a variant that no index leads to any more.
+func (o *Object) orphaned() bool {
+	l := o.lineage.Load()
+	return l != nil && l.ended.Load()
+}
+
+// endLineage ends the lineage if o is an index.
+func (o *Object) endLineage() {
+	if o.index != nil {
+		o.index.lineage.ended.Store(true)
+	}
 }
 
 // with returns a copy of x that also knows variant k with the given names,
 // and the variants that fell out by the bound on their number.
 func (x *Index) with(k Key, names []string, maxVariants int) (next *Index, dropped []Key) {
 	next = &Index{Sets: [][]string{names}}
-	if x != nil {
+	if x == nil {
+		next.lineage = new(lineage)
+	} else {
+		next.lineage = x.lineage
 		for _, set := range x.Sets {
 			if !slices.Equal(set, names) && len(next.Sets) < maxNameSets {
 				next.Sets = append(next.Sets, set)
@@ -39,14 +68,4 @@ func (x *Index) with(k Key, names []string, maxVariants int) (next *Index, dropp
 		next.variants = slices.Clone(next.variants[over:])
 	}
 	return next, dropped
-}
-
-func (x *Index) weight() int64 {
-	w := int64(objectOverhead/2 + cap(x.variants)*len(Key{}))
-	for _, set := range x.Sets {
-		for _, n := range set {
-			w += int64(len(n)) + 16
-		}
-	}
-	return w
 }

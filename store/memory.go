@@ -16,11 +16,19 @@ type memory struct {
 	maxBytes  int64
 	maxObject int64
 
+	// otter evicts in the background, up to 128 writes for each processor
+	// later. fresh is the weight put since it was last made to do it now.
+	fresh atomic.Int64
+
 	hits, misses counter
 	puts         atomic.Int64
 	evictions    atomic.Int64
-	tooLarge     atomic.Int64
+	rejections   [numRejections]atomic.Int64
 }
+
+// maxFresh is the share of the bound that may be put before the eviction is
+// waited for.
+const maxFresh = 16
 
 // counter is an atomic counter on a cache line of its own: two that are
 // counted up by every request must not share one.
@@ -31,12 +39,27 @@ type counter struct {
 
 var _ Tier = (*memory)(nil)
 
+// NewMemoryTier makes a memory tier by itself; a [Store] has one of its own.
+// The parameters are what MemoryBytes and MaxMemoryObjectBytes are in
+// [Options], with the same defaults for 0 and the same errors.
+func NewMemoryTier(maxBytes, maxObject int64) (Tier, error) {
+	o := Options{MemoryBytes: maxBytes, MaxMemoryObjectBytes: maxObject}
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	return newMemory(o.MemoryBytes, o.MaxMemoryObjectBytes)
+}
+
 func newMemory(maxBytes, maxObject int64) (*memory, error) {
-	m := &memory{maxBytes: maxBytes, maxObject: min(maxObject, maxBytes)}
+	m := &memory{maxBytes: maxBytes, maxObject: min(maxObject, maxBytes-objectOverhead)}
 	c, err := otter.New(&otter.Options[Key, *Object]{
 		MaximumWeight: uint64(maxBytes),
 		Weigher:       weigh,
 		OnAtomicDeletion: func(e otter.DeletionEvent[Key, *Object]) {
+			// It runs before the key leads nowhere, so no purge can come between.
+			if e.Cause != otter.CauseReplacement {
+				e.Value.endLineage()
+			}
 			if e.WasEvicted() {
 				m.evictions.Add(1)
 			}
@@ -55,24 +78,54 @@ func weigh(_ Key, o *Object) uint32 {
 
 func (m *memory) Get(k Key) (*Object, bool) {
 	o, ok := m.cache.GetIfPresent(k)
-	if ok {
-		m.hits.Add(1)
-	} else {
-		m.misses.Add(1)
+	if ok && o.orphaned() {
+		m.removeIf(o)
+		ok = false
 	}
-	return o, ok
+	if !ok {
+		m.misses.Add(1)
+		return nil, false
+	}
+	m.hits.Add(1)
+	return o, true
+}
+
+// refuse says why o can't be kept, and counts it. otter would take a too heavy
+// entry and then evict it, and others on the way: look first.
+func (m *memory) refuse(o *Object) Rejection {
+	r, room := Kept, max(m.maxObject, minMemoryBytes)
+	if int64(len(o.Body)) > m.maxObject || o.texts() > room || o.Weight() > m.maxBytes ||
+		maxNameSets*namesWeight(o.VaryNames) > room {
+		r = TooLarge
+	} else if (o.Key == o.Primary) != (len(o.VaryNames) == 0) {
+		r = BadKey // an object must never be taken for an index, nor hide one
+	}
+	if r != Kept {
+		m.rejections[r].Add(1)
+	}
+	return r
 }
 
 func (m *memory) Put(o *Object) Rejection {
-	// otter would take a too heavy entry and then evict it, and others on the
-	// way: look first.
-	if o.Weight() > m.maxObject+objectOverhead || o.Weight() > m.maxBytes {
-		m.tooLarge.Add(1)
-		return TooLarge
+	if r := m.refuse(o); r != Kept {
+		return r
 	}
-	m.puts.Add(1)
-	m.cache.Set(o.Key, o)
+	m.set(o)
 	return Kept
+}
+
+func (m *memory) set(o *Object) {
+	m.cache.Set(o.Key, o)
+	m.added(o)
+}
+
+// added keeps the tier within its bound although otter evicts later.
+func (m *memory) added(o *Object) {
+	m.puts.Add(1)
+	if m.fresh.Add(o.Weight()) > m.maxBytes/maxFresh {
+		m.fresh.Store(0)
+		m.cache.CleanUp()
+	}
 }
 
 func (m *memory) Delete(k Key) bool {
@@ -84,20 +137,22 @@ func (m *memory) Delete(k Key) bool {
 // there, if any.
 func (m *memory) replacePrimary(o *Object) *Index {
 	var old *Index
-	m.puts.Add(1)
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
 		old = nil
 		if found {
 			old = prev.index
+			prev.endLineage()
 		}
 		return o, otter.WriteOp
 	})
+	m.added(o)
 	return old
 }
 
-// addVariant makes the primary key lead to o, whose variant key is kept
-// already, and returns the variants that fell out of the index.
-func (m *memory) addVariant(o *Object, maxVariants int) (dropped []Key) {
+// addVariant makes the primary key lead to o too, and returns the lineage to
+// keep o in and the variants that fell out of the index.
+func (m *memory) addVariant(o *Object, maxVariants int) (l *lineage, dropped []Key) {
+	var record *Object
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
 		var x *Index
 		if found {
@@ -105,14 +160,26 @@ func (m *memory) addVariant(o *Object, maxVariants int) (dropped []Key) {
 		}
 		var next *Index
 		next, dropped = x.with(o.Key, o.VaryNames, maxVariants)
-		return &Object{Key: o.Primary, Primary: o.Primary, index: next}, otter.WriteOp
+		record = &Object{Key: o.Primary, Primary: o.Primary, index: next}
+		return record, otter.WriteOp
 	})
-	return dropped
+	m.added(record)
+	return record.index.lineage, dropped
 }
 
 // remove takes out what the primary key leads to and returns it.
 func (m *memory) remove(primary Key) (*Object, bool) {
 	return m.cache.Invalidate(primary)
+}
+
+// removeIf takes o out if it's still what its key leads to.
+func (m *memory) removeIf(o *Object) {
+	m.cache.ComputeIfPresent(o.Key, func(prev *Object) (*Object, otter.ComputeOp) {
+		if prev == o {
+			return nil, otter.InvalidateOp
+		}
+		return prev, otter.CancelOp
+	})
 }
 
 func (m *memory) Stats() TierStats {
@@ -125,7 +192,9 @@ func (m *memory) Stats() TierStats {
 		Puts:      m.puts.Load(),
 		Evictions: m.evictions.Load(),
 	}
-	s.Rejections[TooLarge] = m.tooLarge.Load()
+	for r := range s.Rejections {
+		s.Rejections[r] = m.rejections[r].Load()
+	}
 	return s
 }
 
@@ -133,14 +202,4 @@ func (m *memory) Close(context.Context) error {
 	m.cache.InvalidateAll()
 	m.cache.StopAllGoroutines()
 	return nil
-}
-
-// removeIf takes o out if it's still what its key leads to.
-func (m *memory) removeIf(o *Object) {
-	m.cache.ComputeIfPresent(o.Key, func(prev *Object) (*Object, otter.ComputeOp) {
-		if prev == o {
-			return nil, otter.InvalidateOp
-		}
-		return prev, otter.CancelOp
-	})
 }

@@ -48,7 +48,10 @@ type Object struct {
 	// index is set for the record that leads from a primary key to its
 	// variants; such an object is nothing else.
 	index *Index
-	memo  atomic.Pointer[Memo]
+	// lineage is set for a variant when it's put into a store: what the index
+	// must belong to for the variant to be found.
+	lineage atomic.Pointer[lineage]
+	memo    atomic.Pointer[Memo]
 }
 
 // Memo keeps texts that change once a second, so that a popular object's
@@ -71,25 +74,8 @@ func (o *Object) SetMemo(m *Memo) { o.memo.Store(m) }
 func (o *Object) Freshened(header http.Header, life rfc9111.Life, requestedAt time.Time) *Object {
 	return &Object{
 		Key: o.Key, Primary: o.Primary, Status: o.Status,
-		Header: EncodeBlock(header), Trailer: o.Trailer, Body: o.Body,
+		Header: EncodeBlock(header, "Content-Length"), Trailer: o.Trailer, Body: o.Body,
 		VaryNames: o.VaryNames, Selecting: o.Selecting,
 		RequestedAt: requestedAt, Life: life, Length: o.Length,
 	}
-}
-
-// objectOverhead is what an object costs beside its texts and body: the
-// Object, the tier's own entry and its share of the tier's tables.
-const objectOverhead = 640
-
-// Weight is the number of bytes of memory the object is counted with: body,
-// header, trailer, key texts and overhead.
-func (o *Object) Weight() int64 {
-	if o.index != nil {
-		return o.index.weight()
-	}
-	w := int64(objectOverhead + len(o.Header) + len(o.Trailer) + len(o.Selecting) + cap(o.Body))
-	for _, n := range o.VaryNames {
-		w += int64(len(n)) + 16
-	}
-	return w
 }

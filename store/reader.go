@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"io"
-	"slices"
 )
 
 // Reader follows a [Fill]. It belongs to one goroutine.
@@ -13,20 +12,30 @@ type Reader struct {
 	given  int   // length of the piece returned last
 	seg    int   // number of the segment that off is in, counted from the first ever
 	segOff int
-	cut    bool
+	place  int  // in the fill's list of readers
+	cut    bool // no longer there, because it held others up
+	closed bool
 }
 
 // Reader returns a reader that starts at the offset, or false if the bytes
 // from there on are not all kept any more. An offset that the body doesn't
-// reach is no error: the reader waits, and gets io.EOF in the end.
+// reach is no error: the reader waits, and gets io.EOF in the end. Whoever got
+// a reader closes it.
 func (f *Fill) Reader(offset int64) (*Reader, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if offset < f.base || f.ended && !f.keep && len(f.segs) == 0 && f.size > 0 {
+	if offset < f.base {
 		return nil, false
 	}
-	r := &Reader{f: f, off: offset, seg: -1}
+	r := &Reader{f: f, off: offset, seg: -1, place: len(f.readers)}
 	f.readers = append(f.readers, r)
+	switch {
+	case f.atLeast == 0:
+	case offset < f.least:
+		f.least, f.atLeast = offset, 1
+	case offset == f.least:
+		f.atLeast++
+	}
 	return r, true
 }
 
@@ -39,27 +48,35 @@ func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 	f.mu.Lock()
 	r.consume()
 	for {
-		if r.cut {
+		if err := r.over(); err != nil {
 			f.mu.Unlock()
-			return nil, ErrLagging
+			return nil, err
 		}
 		if r.off < f.size {
 			p := r.piece()
 			f.mu.Unlock()
 			return p, nil
 		}
-		if f.ended {
-			err := f.err
-			f.mu.Unlock()
-			if err == nil {
-				err = io.EOF
-			}
-			return nil, err
-		}
 		if err := f.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// over returns the error that the reading ends with, if it does now.
+func (r *Reader) over() error {
+	f := r.f
+	switch {
+	case r.closed:
+		return ErrClosed
+	case r.cut:
+		return ErrLagging
+	case r.off < f.size || !f.ended:
+		return nil
+	case f.err != nil:
+		return f.err
+	}
+	return io.EOF
 }
 
 // wait waits for news. It's called with the lock and returns with it, except
@@ -81,25 +98,23 @@ func (f *Fill) wait(ctx context.Context) error {
 
 // consume moves past the piece returned last.
 func (r *Reader) consume() {
-	if r.given == 0 {
+	if r.given == 0 || r.cut || r.closed {
 		return
 	}
+	f := r.f
+	f.left(r.off)
 	r.off += int64(r.given)
 	r.segOff += r.given
 	r.given = 0
-	if f := r.f; !f.keep && !r.cut {
-		before := f.retained
-		f.trim()
-		if f.retained < before {
-			f.wakeWriter()
-		}
+	if f.atLeast == 0 && f.trim() {
+		f.wakeWriter()
 	}
 }
 
 // piece returns what is there from off on, in one segment.
 func (r *Reader) piece() []byte {
 	f := r.f
-	if r.seg < 0 { // the first time: find the segment
+	if r.seg < f.dropped { // the first time, or passed and gone: find the segment
 		r.seg, r.segOff = f.dropped, int(r.off-f.base)
 	}
 	seg := f.segs[r.seg-f.dropped]
@@ -118,7 +133,7 @@ func (r *Reader) More() bool {
 	f := r.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return r.cut || f.ended || r.off+int64(r.given) < f.size
+	return r.closed || r.cut || f.ended || r.off+int64(r.given) < f.size
 }
 
 // Close ends the reading. Bytes that only this reader still needed are let
@@ -127,12 +142,20 @@ func (r *Reader) Close() {
 	f := r.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i := slices.Index(f.readers, r); i >= 0 {
-		f.readers = slices.Delete(f.readers, i, i+1)
-		f.trim()
-		f.wakeWriter()
-		f.releaseIfUnread()
+	if r.closed || r.cut {
+		r.closed = true
+		return
 	}
+	r.closed = true
+	last := len(f.readers) - 1
+	f.readers[r.place] = f.readers[last]
+	f.readers[r.place].place = r.place
+	f.readers[last] = nil
+	f.readers = f.readers[:last]
+	f.left(r.off)
+	f.trim()
+	f.wakeWriter()
+	f.releaseIfUnread()
 }
 
 // WaitSize waits until the body has at least n bytes or has ended, and returns

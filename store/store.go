@@ -22,12 +22,13 @@ type Options struct {
 	// MemoryBytes bounds the memory tier: bodies, headers, keys and overhead.
 	// 0 means DefaultMemoryBytes (32 MiB); at least 64 KiB.
 	MemoryBytes int64
-	// MaxMemoryObjectBytes is the largest body (with its header) kept in
-	// memory. 0 means DefaultMaxMemoryObjectBytes (2 MiB), or MemoryBytes if
+	// MaxMemoryObjectBytes is the largest body kept in memory. Its header
+	// fields may take as much beside it, or 64 KiB if that is more. 0 means DefaultMaxMemoryObjectBytes (2 MiB), or MemoryBytes if
 	// that is less; at most 1 GiB.
 	MaxMemoryObjectBytes int64
 	// MaxVariants bounds the variants kept for one primary key; the oldest go
-	// first. 0 means DefaultMaxVariants (64); at most 4096.
+	// first. 0 means DefaultMaxVariants (64); at most 4096, and no more than fit
+	// into an eighth of MemoryBytes at 32 bytes each.
 	MaxVariants int
 	// FillBytes bounds the memory of all bodies being fetched, together. A
 	// fill that gets none beyond its first 64 KiB is handed through and not
@@ -96,7 +97,9 @@ func New(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: memory tier: %w", err)
 	}
-	return &Store{memory: m, maxVariants: o.MaxVariants, budget: Budget{max: o.FillBytes}}, nil
+	// An index too large for the tier would be evicted at once.
+	variants := min(int64(o.MaxVariants), o.MemoryBytes/8/int64(len(Key{})))
+	return &Store{memory: m, maxVariants: int(variants), budget: Budget{max: o.FillBytes}}, nil
 }
 
 // Get returns what is kept under k: an object, or for a primary key whose
@@ -112,13 +115,12 @@ func (s *Store) Get(k Key) (*Object, *Index) {
 	return o, nil
 }
 
-// Put keeps o, or says why not. A response that varies joins the others of
+// Put keeps o, or says why not; then nothing changes. A response that varies joins the others of
 // its primary key; one that doesn't replaces them all, since it matches every
 // request and is the newest (RFC 9111 §4.1).
 func (s *Store) Put(o *Object) Rejection {
-	if int64(len(o.Body)) > s.MaxObject() || o.Weight() > s.memory.maxBytes {
-		s.memory.tooLarge.Add(1)
-		return TooLarge
+	if r := s.memory.refuse(o); r != Kept {
+		return r
 	}
 	if len(o.VaryNames) == 0 {
 		if old := s.memory.replacePrimary(o); old != nil {
@@ -126,10 +128,12 @@ func (s *Store) Put(o *Object) Rejection {
 		}
 		return Kept
 	}
-	if r := s.memory.Put(o); r != Kept {
-		return r
-	}
-	s.drop(s.memory.addVariant(o, s.maxVariants))
+	// The index first: a Delete that comes between must know of o, and does by
+	// its lineage.
+	l, dropped := s.memory.addVariant(o, s.maxVariants)
+	o.lineage.Store(l)
+	s.memory.set(o)
+	s.drop(dropped)
 	return Kept
 }
 

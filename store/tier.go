@@ -8,7 +8,8 @@ import "context"
 type Tier interface {
 	// Get returns the object kept under k. It counts as a use of it.
 	Get(k Key) (*Object, bool)
-	// Put keeps o under o.Key, replacing what was there, or says why not. The
+	// Put keeps o under o.Key, replacing what was there, or says why not; then
+	// what was there stays. The
 	// tier may drop any object at any time to stay within its bound.
 	Put(o *Object) Rejection
 	// Delete forgets k and reports whether it was there.
@@ -27,6 +28,7 @@ type Rejection uint8
 const (
 	Kept     Rejection = iota
 	TooLarge           // larger than the largest object any tier takes
+	BadKey             // kept under its primary key although it varies, or not although it doesn't
 	numRejections
 )
 
@@ -37,6 +39,8 @@ func (r Rejection) String() string {
 		return "stored"
 	case TooLarge:
 		return "the response is larger than the largest object that the cache keeps"
+	case BadKey:
+		return "the response's key contradicts its selecting header fields"
 	}
 	return "unknown"
 }

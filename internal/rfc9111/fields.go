@@ -2,7 +2,6 @@ package rfc9111
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/weirhttp/weir/internal/field"
@@ -10,14 +9,14 @@ import (
 )
 
 // StoredHeader returns the fields of a response that are stored and reused
-// (RFC 9111 §3.1), as a new map; the values are shared. Left out are fields for
+// (RFC 9111 §3.1), as a deep copy. Left out are fields for
 // this connection only, what no-cache="…" and private="…" name, cookies unless
 // the route stores them, and Age, which is counted in [Life]. A response without
 // Date gets receivedAt as one (RFC 9110 §6.6.1).
 func StoredHeader(h http.Header, receivedAt time.Time, p *Policy) http.Header {
-	out := make(http.Header, len(h)+1)
-	for name, values := range h {
-		out[name] = slices.Clip(values)
+	out := h.Clone()
+	if out == nil {
+		out = http.Header{}
 	}
 	rfc9110.RemoveHopByHop(out)
 	delete(out, "Age")

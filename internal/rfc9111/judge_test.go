@@ -139,9 +139,9 @@ func FuzzJudge(f *testing.F) {
 	f.Add("no-cache, max-age=5", "max-age=1, min-fresh=2", int64(1))
 	f.Fuzz(func(t *testing.T, cc, request string, seconds int64) {
 		p := &Policy{}
-		l := Decide(get(200, header("Cache-Control", cc, "ETag", `"a"`)), p).Life
+		l := Decide(get(200, http.Header{"Cache-Control": {cc}, "Etag": {`"a"`}}), p).Life
 		now := after(time.Duration(seconds%(1<<32)) * time.Second)
-		req := ParseRequest(header("Cache-Control", request))
+		req := ParseRequest(http.Header{"Cache-Control": {request}})
 		v := Judge(&l, req, p, now)
 		plain := Judge(&l, RequestDirectives{}, p, now)
 		served := v.Use == UseFresh || v.Use == UseStale || v.Use == UseStaleWhileRevalidate

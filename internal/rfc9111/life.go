@@ -48,8 +48,8 @@ func (s Source) String() string {
 	return "unknown"
 }
 
-// explicit reports whether the origin gave the lifetime.
-func (s Source) explicit() bool { return s >= FromTargeted && s <= FromExpires }
+// Explicit reports whether the origin gave the lifetime.
+func (s Source) Explicit() bool { return s >= FromTargeted && s <= FromExpires }
 
 // Age returns the current age of the response (RFC 9111 §4.2.3), the value of
 // the Age field in whole seconds. A clock that was set back doesn't make it
@@ -90,7 +90,7 @@ func newLife(ex *Exchange, d *Directives, p *Policy) Life {
 	l.Lifetime, l.Source = lifetime(ex, d, p, l.InitialAge)
 	l.StaleWhileRevalidate = window(d.HasStaleWhileRevalidate, d.StaleWhileRevalidate, p.StaleWhileRevalidate)
 	l.StaleIfError = window(d.HasStaleIfError, d.StaleIfError, p.StaleIfError)
-	if l.Source.explicit() && l.Lifetime > 0 {
+	if l.Source.Explicit() && l.Lifetime > 0 {
 		t := MediaType(ex.Header)
 		known, fits := ExtensionFits(ex.Path, t)
 		l.StaticExplicit = IsStaticType(t) && (fits || !known)

@@ -70,7 +70,8 @@ var keptOnFreshen = [...]string{"Content-Encoding", "Content-Length", "Content-R
 // Freshen returns the header of a stored response updated by that of a 304, or
 // of a 200 to HEAD (RFC 9111 §3.2): each field of the update replaces the stored
 // one with all its lines; the others stay. What describes the stored body stays
-// too. It returns a new map and changes neither.
+// too. It returns a new map, which shares values with the stored one, and changes
+// neither.
 //
 // Date and Age belong to the message and not to what it speaks of: the update's
 // count, and receivedAt stands in for a missing Date. The caller then asks

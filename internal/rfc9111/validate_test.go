@@ -105,6 +105,7 @@ func TestStoredHeader(t *testing.T) { // §3.1
 		{"RFC 9110 §6.6.1: Date", header("X", "1"), header("X", "1", "Date", "@0"), Policy{}},
 		{"an invalid Date stays", header("Date", "foo"), header("Date", "foo"), Policy{}},
 		{"Age", header("Age", "5", "Date", "@0"), header("Date", "@0"), Policy{}},
+		{"no header at all", nil, header("Date", "@0"), Policy{}},
 		{"everything else", header("WWW-Authenticate", "x", "Content-MD5", "x", "Strict-Transport-Security", "x", "CDN-Cache-Control", "x", "Date", "@0"), header("WWW-Authenticate", "x", "Content-MD5", "x", "Strict-Transport-Security", "x", "CDN-Cache-Control", "x", "Date", "@0"), Policy{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -32,7 +32,7 @@ type Flight[T any] struct {
 	key  Key
 	lane Lane
 
-	listed bool // under the shard's lock
+	place  int // in the shard's list, or -1; under the shard's lock
 	doomed atomic.Bool
 
 	decided chan struct{} // closed by Decide
@@ -54,7 +54,7 @@ type Flight[T any] struct {
 var ErrAbandoned = errors.New("flight: every client has left")
 
 func (g *Group[T]) newFlight(k Key, lane Lane) *Flight[T] {
-	return &Flight[T]{g: g, key: k, lane: lane, decided: make(chan struct{}), attached: 1}
+	return &Flight[T]{g: g, key: k, lane: lane, place: -1, decided: make(chan struct{}), attached: 1}
 }
 
 // join attaches a further request, under the shard's lock.
@@ -81,18 +81,25 @@ func (f *Flight[T]) Lane() Lane { return f.lane }
 // fetched must not be stored.
 func (f *Flight[T]) Doomed() bool { return f.doomed.Load() }
 
-// OnAbandon sets the function that cancels the fetch. The leader calls it
-// before the fetch starts.
+// OnAbandon sets the function that cancels the fetch, and calls it if the
+// flight has been abandoned already. The leader calls it before the fetch
+// starts.
 func (f *Flight[T]) OnAbandon(cancel context.CancelCauseFunc) {
 	f.mu.Lock()
 	f.cancel = cancel
+	cancel = f.toCancel()
 	f.mu.Unlock()
+	if cancel != nil {
+		cancel(ErrAbandoned)
+	}
 }
 
 // Decide publishes the verdict and the value. Only the first call counts; it
-// reports whether it was the one. A released flight takes no more waiters.
-// allArrived, which may be nil, is called once when all who were attached have
-// called Arrive or left: until then the body must be kept from its beginning.
+// reports whether it was the one. A released flight takes no more waiters, but
+// Forget finds it until it has finished. allArrived, which may be nil, is
+// called once when all who are attached, those who join meanwhile included,
+// have called Arrive or left: until then the body must be kept from its
+// beginning.
 func (f *Flight[T]) Decide(v Verdict, value T, allArrived func()) bool {
 	f.mu.Lock()
 	if f.verdict != 0 {
@@ -103,9 +110,6 @@ func (f *Flight[T]) Decide(v Verdict, value T, allArrived func()) bool {
 	f.pending, f.arrived = f.attached, allArrived
 	call := f.takeArrived()
 	f.mu.Unlock()
-	if v == Released {
-		f.g.unlist(f)
-	}
 	close(f.decided)
 	call()
 	return true

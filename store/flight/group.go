@@ -7,8 +7,9 @@ import (
 
 const (
 	shardCount = 64
-	// maxMemos bounds the keys remembered in a shard (65,536 in a group), the
-	// oldest out: forgetting one costs a wait, not a wrong answer.
+	// maxMemos bounds the keys remembered in a shard (65,536 in a group), those
+	// remembered longest ago out: forgetting one costs a wait, not a wrong
+	// answer.
 	maxMemos = 1024
 )
 
@@ -38,16 +39,11 @@ type Group[T any] struct {
 }
 
 type shard[T any] struct {
-	mu      sync.Mutex
-	flights map[[32]byte][]*Flight[T] // by primary key; nearly always one
-	memos   map[memoKey]time.Time     // until when
-	queue   []memoKey                 // in the order of making
-	_       [24]byte
-}
-
-type memoKey struct {
-	key  Key
-	lane Lane
+	mu    sync.Mutex
+	open  map[Key]*Flight[T]        // the one to join, for each key
+	all   map[[32]byte][]*Flight[T] // those under way, by primary key
+	memos memos
+	_     [16]byte // to a cache line
 }
 
 func (g *Group[T]) shard(primary *[32]byte) *shard[T] {
@@ -61,20 +57,19 @@ func (g *Group[T]) Claim(k Key, lane Lane, now time.Time) (*Flight[T], Role) {
 	s := g.shard(&k.Primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if until, ok := s.memos[memoKey{k, lane}]; ok && now.Before(until) {
+	if s.memos.has(memoKey{k, lane}, now) {
 		return nil, Alone
 	}
-	for _, f := range s.flights[k.Primary] {
-		if f.key == k && f.join() {
-			return f, Waiter
-		}
+	// One that can't be joined never can again, so a new one takes its place.
+	if f := s.open[k]; f != nil && f.join() {
+		return f, Waiter
 	}
 	f := g.newFlight(k, lane)
-	if s.flights == nil {
-		s.flights = make(map[[32]byte][]*Flight[T])
+	if s.open == nil {
+		s.open = make(map[Key]*Flight[T])
 	}
-	s.flights[k.Primary] = append(s.flights[k.Primary], f)
-	f.listed = true
+	s.open[k] = f
+	s.list(f)
 	return f, Leader
 }
 
@@ -86,32 +81,26 @@ func (g *Group[T]) Solo(k Key, lane Lane) *Flight[T] {
 	s := g.shard(&k.Primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.flights == nil {
-		s.flights = make(map[[32]byte][]*Flight[T])
-	}
-	s.flights[k.Primary] = append(s.flights[k.Primary], f)
-	f.listed = true
+	s.list(f)
 	return f
 }
 
+func (s *shard[T]) list(f *Flight[T]) {
+	if s.all == nil {
+		s.all = make(map[[32]byte][]*Flight[T])
+	}
+	list := s.all[f.key.Primary]
+	f.place = len(list)
+	s.all[f.key.Primary] = append(list, f)
+}
+
 // Remember makes claims of the key in the lane go alone until the given
-// instant.
+// instant, whatever was remembered before.
 func (g *Group[T]) Remember(k Key, lane Lane, until time.Time) {
 	s := g.shard(&k.Primary)
-	m := memoKey{k, lane}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.memos == nil {
-		s.memos = make(map[memoKey]time.Time)
-	}
-	if _, ok := s.memos[m]; !ok {
-		if len(s.queue) >= maxMemos {
-			delete(s.memos, s.queue[0])
-			s.queue = s.queue[1:]
-		}
-		s.queue = append(s.queue, m)
-	}
-	s.memos[m] = until
+	s.memos.put(memoKey{k, lane}, until)
 }
 
 // Remembered reports whether claims of the key in the lane go alone now.
@@ -119,8 +108,7 @@ func (g *Group[T]) Remembered(k Key, lane Lane, now time.Time) bool {
 	s := g.shard(&k.Primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, ok := s.memos[memoKey{k, lane}]
-	return ok && now.Before(until)
+	return s.memos.has(memoKey{k, lane}, now)
 }
 
 // Unremember takes back what Remember said: the key turned out shareable.
@@ -128,9 +116,7 @@ func (g *Group[T]) Unremember(k Key, lane Lane) {
 	s := g.shard(&k.Primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.memos[memoKey{k, lane}]; ok {
-		s.memos[memoKey{k, lane}] = time.Time{} // its place in the queue stays
-	}
+	s.memos.remove(memoKey{k, lane})
 }
 
 // Forget dooms the flights of the primary key, whatever their variant: they
@@ -140,48 +126,54 @@ func (g *Group[T]) Unremember(k Key, lane Lane) {
 func (g *Group[T]) Forget(primary [32]byte) int {
 	s := g.shard(&primary)
 	s.mu.Lock()
-	flights := s.flights[primary]
-	delete(s.flights, primary)
+	defer s.mu.Unlock()
+	flights := s.all[primary]
+	delete(s.all, primary)
 	for _, f := range flights {
-		f.listed = false
+		f.place = -1
 		f.doomed.Store(true)
+		s.shut(f)
 	}
-	s.mu.Unlock()
 	return len(flights)
 }
 
-// unlist takes f out, so that nobody joins it any more.
+// shut keeps newcomers from finding f.
+func (s *shard[T]) shut(f *Flight[T]) {
+	if s.open[f.key] == f {
+		delete(s.open, f.key)
+	}
+}
+
+// unlist takes f out: it's over.
 func (g *Group[T]) unlist(f *Flight[T]) {
 	s := g.shard(&f.key.Primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !f.listed {
+	if f.place < 0 {
 		return
 	}
-	f.listed = false
-	list := s.flights[f.key.Primary]
-	for i := range list {
-		if list[i] == f {
-			list[i] = list[len(list)-1]
-			list[len(list)-1] = nil
-			list = list[:len(list)-1]
-			break
-		}
-	}
-	if len(list) == 0 {
-		delete(s.flights, f.key.Primary)
+	s.shut(f)
+	list := s.all[f.key.Primary]
+	last := len(list) - 1
+	list[f.place] = list[last]
+	list[f.place].place = f.place
+	list[last] = nil
+	f.place = -1
+	if last == 0 {
+		delete(s.all, f.key.Primary)
 	} else {
-		s.flights[f.key.Primary] = list
+		s.all[f.key.Primary] = list[:last]
 	}
 }
 
-// Flights returns the number of flights under way, for tests and metrics.
+// Flights returns the number of flights under way, released ones included, for
+// tests and metrics.
 func (g *Group[T]) Flights() int {
 	n := 0
 	for i := range g.shards {
 		s := &g.shards[i]
 		s.mu.Lock()
-		for _, list := range s.flights {
+		for _, list := range s.all {
 			n += len(list)
 		}
 		s.mu.Unlock()

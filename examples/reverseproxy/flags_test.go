@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	c, err := parse([]string{"-origin", "127.0.0.1:3000"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.listen != "127.0.0.1:8080" || c.origin.String() != "http://127.0.0.1:3000" || c.memory != 32<<20 || c.debug || c.rfc {
+		t.Errorf("the defaults are %+v with origin %s", c, c.origin)
+	}
+	c, err = parse([]string{"-listen", ":0", "-origin", "https://shop.test/base", "-memory", "2GiB", "-debug", "-rfc"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.listen != ":0" || c.origin.String() != "https://shop.test/base" || c.memory != 2<<30 || !c.debug || !c.rfc {
+		t.Errorf("got %+v with origin %s", c, c.origin)
+	}
+}
+
+// Whoever mistypes a flag reads which one it is, what is wrong with it, and
+// what would be right.
+func TestParseErrors(t *testing.T) {
+	const origin = "-origin=http://127.0.0.1:3000"
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{nil, "-origin: is required, such as -origin http://127.0.0.1:3000"},
+		{[]string{"-origin", ""}, "-origin: is required"},
+		{[]string{"-origin", "ftp://127.0.0.1"}, `-origin: the scheme of "ftp://127.0.0.1" must be http or https`},
+		{[]string{"-origin", "/srv/www"}, `-origin: "http:///srv/www" has no host`},
+		{[]string{"-origin", "http://"}, `-origin: "http://" has no host`},
+		{[]string{"-origin", "127.0.0.1:port"}, `-origin: parse "http://127.0.0.1:port": invalid port ":port"`},
+		{[]string{"-origin", "http://a/?q=1"}, `-origin: "http://a/?q=1" must be only scheme, host and perhaps a path`},
+		{[]string{"-origin", "http://a/#top"}, "must be only scheme, host and perhaps a path"},
+		{[]string{"-origin", "http://user:pw@a/"}, "must be only scheme, host and perhaps a path"},
+		{[]string{origin, "-memory", "lots"}, `-memory: "lots" is no size; write it like 64MiB`},
+		{[]string{origin, "-memory", "0"}, `-memory: "0" is no size`},
+		{[]string{origin, "-memory", "-1MiB"}, `-memory: "-1MiB" is no size`},
+		{[]string{origin, "-memory", "1.5GiB"}, `-memory: "1.5GiB" is no size`},
+		{[]string{origin, "-memory", "9999999999GiB"}, `-memory: "9999999999GiB" is no size`},
+		{[]string{origin, "http://127.0.0.1:3000"}, `unexpected argument "http://127.0.0.1:3000"`},
+		{[]string{origin, "-port", "80"}, "flag provided but not defined: -port"},
+		{[]string{origin, "-debug=maybe"}, `invalid boolean value "maybe" for -debug`},
+		{[]string{"-origin"}, "flag needs an argument: -origin"},
+	}
+	for _, tt := range tests {
+		_, err := parse(tt.args, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+func TestHelpNamesEveryFlag(t *testing.T) {
+	var usage bytes.Buffer
+	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("got %v", err)
+	}
+	for _, name := range []string{"-listen address", "-origin URL", "-memory size", "-debug", "-rfc"} {
+		if !strings.Contains(usage.String(), name) {
+			t.Errorf("no %q in\n%s", name, usage.String())
+		}
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]int64{
+		"1": 1, "512": 512, "512B": 512, "4k": 4 << 10, "4KB": 4 << 10, "4KiB": 4 << 10,
+		"64M": 64 << 20, "64mib": 64 << 20, " 64MiB ": 64 << 20, "2G": 2 << 30, "2GB": 2 << 30,
+	} {
+		if n, err := parseSize(s); err != nil || n != want {
+			t.Errorf("%q: %d, %v, want %d", s, n, err, want)
+		}
+	}
+	for _, s := range []string{"", "M", "MiB", "1T", "1MM", "1KM", "0x10", "1e3", "-1", "1 2M", "9223372036854775808"} {
+		if n, err := parseSize(s); err == nil {
+			t.Errorf("%q: %d, want an error", s, n)
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/weirhttp/weir/internal/testnet"
+	"github.com/weirhttp/weir/trace"
+)
+
+// asCommand makes the test's binary behave as the command.
+const asCommand = "WEIR_TEST_REVERSEPROXY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	testnet.MainCheck(m)
+}
+
+var ready = regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+), origin (http://\S+)$`)
+
+// readLine returns the proxy's URL from its first line.
+func readLine(t *testing.T, stdout io.Reader, origin string) (url string, rest *bufio.Reader) {
+	t.Helper()
+	rest = bufio.NewReader(stdout)
+	line, err := rest.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := ready.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+	if m == nil || m[2] != origin {
+		t.Fatalf("the first line is %q", line)
+	}
+	return m[1], rest
+}
+
+// proxy is a running proxy.
+type proxy struct {
+	url  string
+	stop context.CancelFunc
+	done chan error
+}
+
+func start(t *testing.T, origin string, args ...string) *proxy {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &proxy{stop: cancel, done: make(chan error, 1)}
+	pr, pw := io.Pipe()
+	go func() {
+		p.done <- run(ctx, append([]string{"-listen", "127.0.0.1:0", "-origin", origin}, args...), pw, io.Discard)
+		pw.Close()
+	}()
+	t.Cleanup(cancel)
+	var rest *bufio.Reader
+	p.url, rest = readLine(t, pr, origin)
+	go func() { _, _ = io.Copy(io.Discard, rest) }()
+	return p
+}
+
+// end stops the proxy and fails the test unless that's clean.
+func (p *proxy) end(t *testing.T) {
+	t.Helper()
+	p.stop()
+	if err := <-p.done; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// client has no connections left over when a test ends.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func get(t *testing.T, url string, header ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func newOrigin(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	o := httptest.NewServer(h)
+	t.Cleanup(o.Close)
+	return o
+}
+
+func TestHit(t *testing.T) {
+	var asked atomic.Int64
+	o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		fmt.Fprintf(w, "%d: %s of %s", asked.Add(1), r.URL, r.Host)
+	})
+	p := start(t, o.URL+"/base", "-debug")
+	want := "1: /base/page?q=1 of " + strings.TrimPrefix(p.url, "http://")
+	var seen []string
+	for !slices.Contains(seen, trace.Hit.String()) {
+		resp, body := get(t, p.url+"/page?q=1")
+		seen = append(seen, resp.Header.Get(trace.DefaultStatusHeader))
+		if body != want {
+			t.Fatalf("%q: the page is %q, want %q", seen, body, want)
+		}
+		if resp.Header.Get(trace.HeaderCacheReason) == "" {
+			t.Errorf("%q: -debug gives no reason", seen)
+		}
+	}
+	// Who asks again at once may come before the response is stored.
+	seen = slices.DeleteFunc(seen, func(s string) bool { return s == trace.Collapsed.String() })
+	if want := []string{trace.Miss.String(), trace.Hit.String()}; !slices.Equal(seen, want) {
+		t.Errorf("the answers are %q, want %q", seen, want)
+	}
+	p.end(t)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the origin was asked %d times", n)
+	}
+}
+
+// The cache's inner workings are for those who asked for them.
+func TestNoDebugFieldsByDefault(t *testing.T) {
+	o := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "max-age=60") })
+	p := start(t, o.URL)
+	defer p.end(t)
+	resp, _ := get(t, p.url)
+	for _, name := range []string{
+		trace.HeaderCacheKey, trace.HeaderCacheKeyHash, trace.HeaderCacheReason, trace.HeaderCacheRoute,
+	} {
+		if v, ok := resp.Header[name]; ok {
+			t.Errorf("%s: %q", name, v)
+		}
+	}
+}
+
+// The safe rules keep a cookie's response to one visitor; -rfc asks for the
+// letter of RFC 9111, which doesn't.
+func TestRFC(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want int64
+	}{
+		{nil, 2},
+		{[]string{"-rfc"}, 1},
+	} {
+		var asked atomic.Int64
+		o := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.Header().Set("Cache-Control", "max-age=60")
+			w.Header().Set("Set-Cookie", "session=1")
+		})
+		p := start(t, o.URL, tt.args...)
+		get(t, p.url)
+		get(t, p.url)
+		p.end(t)
+		if n := asked.Load(); n != tt.want {
+			t.Errorf("%q: the origin was asked %d times, want %d", tt.args, n, tt.want)
+		}
+	}
+}
+
+// The origin learns who asked from the proxy, not from the client. A client that
+// sends such fields itself isn't served from the cache.
+func TestForwardingFieldsAreTheProxysOwn(t *testing.T) {
+	o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		fmt.Fprint(w, r.Header.Get("X-Forwarded-For"), " ", r.Header.Get("X-Forwarded-Host"))
+	})
+	p := start(t, o.URL)
+	defer p.end(t)
+	own := "127.0.0.1 " + strings.TrimPrefix(p.url, "http://")
+	for range 2 {
+		resp, body := get(t, p.url, "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Host", "evil.test")
+		if s := resp.Header.Get(trace.DefaultStatusHeader); body != own || s != trace.Bypass.String() {
+			t.Errorf("%s %q, want %q", s, body, own)
+		}
+	}
+}
+
+// The visitor's coding reaches the origin and comes back as it is.
+func TestCodingIsTheVisitors(t *testing.T) {
+	o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%q", r.Header["Accept-Encoding"]) })
+	p := start(t, o.URL)
+	defer p.end(t)
+	if _, body := get(t, p.url, "Accept-Encoding", "br"); body != `["br"]` {
+		t.Errorf("the origin saw %s", body)
+	}
+	if _, body := get(t, p.url, "Accept-Encoding", "identity"); body != `["identity"]` {
+		t.Errorf("the origin saw %s", body)
+	}
+}
+
+func TestOriginAway(t *testing.T) {
+	o := httptest.NewServer(nil)
+	o.Close()
+	p := start(t, o.URL)
+	defer p.end(t)
+	for range 2 {
+		if resp, _ := get(t, p.url); resp.StatusCode != http.StatusBadGateway {
+			t.Errorf("got %s", resp.Status)
+		}
+	}
+}
+
+// Whoever is being served when the process is told to end gets the whole
+// response; nobody new does.
+func TestShutdownLetsRequestsEnd(t *testing.T) {
+	begun, finish := make(chan bool), make(chan bool)
+	o := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		_, _ = io.WriteString(w, "first, ")
+		_ = http.NewResponseController(w).Flush()
+		begun <- true
+		<-finish
+		_, _ = io.WriteString(w, "last")
+	})
+	p := start(t, o.URL)
+	got := make(chan string, 1)
+	go func() {
+		resp, err := client.Get(p.url)
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		got <- string(body)
+	}()
+	<-begun
+	p.stop()
+	for { // until the listener is closed
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			break
+		}
+		conn.Close()
+	}
+	close(finish)
+	if body := <-got; body != "first, last" {
+		t.Errorf("got %q", body)
+	}
+	p.end(t)
+}
+
+func TestRunErrors(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	const origin = "-origin=http://127.0.0.1:3000"
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{origin, "-listen", ln.Addr().String()}, "address already in use"},
+		{[]string{origin, "-listen", "8080"}, "missing port in address"},
+		{[]string{"-listen", "127.0.0.1:0"}, "-origin: is required"},
+	} {
+		var stdout bytes.Buffer
+		err := run(t.Context(), tt.args, &stdout, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
+		}
+		if stdout.Len() > 0 {
+			t.Errorf("%q: says it's ready: %q", tt.args, stdout.String())
+		}
+	}
+}
+
+// command is the command as a process of its own.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
+// The process itself: ready, serving, and gone with status 0 on SIGTERM.
+func TestSIGTERM(t *testing.T) {
+	o := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") })
+	cmd := command(t, "-listen", "127.0.0.1:0", "-origin", o.URL)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	url, rest := readLine(t, stdout, o.URL)
+	if _, body := get(t, url); body != "page" {
+		t.Errorf("got %q", body)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	more, err := io.ReadAll(rest)
+	if err != nil || len(more) > 0 {
+		t.Errorf("it said more: %q, %v", more, err)
+	}
+	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
+		t.Errorf("it ended with %v, %q", err, stderr.String())
+	}
+}
+
+func TestWrongFlagsExitWithOne(t *testing.T) {
+	cmd := command(t, "-origin", "ftp://a")
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 1 || string(out) != "reverseproxy: -origin: the scheme of \"ftp://a\" must be http or https\n" {
+		t.Errorf("%v, %q", err, out)
+	}
+}

@@ -1,0 +1,13 @@
+module github.com/weirhttp/weir/integration
+
+go 1.26.0
+
+require (
+	github.com/stretchr/testify v1.12.1
+	github.com/weirhttp/weir v0.0.0
+	go.uber.org/goleak v1.3.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
+
+replace github.com/weirhttp/weir => ../
