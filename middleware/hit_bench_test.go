@@ -41,8 +41,9 @@ func hitFixture(tb testing.TB, size int, browser bool) (http.Handler, *http.Requ
 	}))
 	r := &http.Request{
 		Method: "GET", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "www.example.com",
-		URL:    &url.URL{Path: "/products/shoes", RawQuery: "colour=red&size=42&page=2&sort=price&view=grid"},
-		Header: http.Header{}, RemoteAddr: "192.0.2.1:1234",
+		RequestURI: "/products/shoes?colour=red&size=42&page=2&sort=price&view=grid",
+		URL:        &url.URL{Path: "/products/shoes", RawQuery: "colour=red&size=42&page=2&sort=price&view=grid"},
+		Header:     http.Header{}, RemoteAddr: "192.0.2.1:1234",
 	}
 	if browser {
 		for name, value := range map[string]string{

@@ -14,12 +14,20 @@ func (x *exchange) identify() reason {
 		Request: x.r, Zone: x.h.zone,
 		Scheme: x.barrier.scheme, Host: x.barrier.host, Extra: x.barrier.extra,
 	}
+	memo := x.route.memo.applies(x)
+	if memo {
+		if key, ok := x.route.memo.get(x.r); ok {
+			x.key, x.rec.Cache.Key = key, key
+			return ""
+		}
+	}
 	key, problem := x.route.spec.Primary(&x.in)
 	if problem != cachekey.NoProblem {
 		return reason(problem.String())
 	}
 	x.key = store.Key(key)
 	x.rec.Cache.Key = key
+	x.memoise = memo
 	return ""
 }
 

@@ -15,6 +15,9 @@ func (x *exchange) respond(o *store.Object, status trace.Status, why reason, ttl
 	rec := x.rec
 	rec.Cache.Status, rec.Cache.Reason, rec.Cache.TTL = status, string(why), ttl
 	rec.Cache.Age = o.Life.Age(x.now)
+	if x.memoise && uint(x.now.Nanosecond())%memoEvery == 0 {
+		x.route.memo.put(x.r, x.key)
+	}
 	h := x.w.Header()
 	room := copyHeader(h, o.Header)
 	memo := x.memoOf(o, ttl)

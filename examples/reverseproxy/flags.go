@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -8,6 +9,9 @@ import (
 	"strconv"
 	"strings"
 )
+
+// minMemory is the least that the store takes.
+const minMemory = 64 << 10
 
 type config struct {
 	listen string
@@ -21,14 +25,21 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
 	var origin, memory string
 	fs := flag.NewFlagSet("reverseproxy", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs.SetOutput(io.Discard) // errors are printed once, by main
+	fs.Usage = func() {
+		fs.SetOutput(stderr)
+		fmt.Fprintln(stderr, "usage: reverseproxy -origin URL [flags]")
+		fs.PrintDefaults()
+	}
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&origin, "origin", "", "`URL` of the origin, such as http://127.0.0.1:3000 (required)")
 	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
-	if err := fs.Parse(args); err != nil {
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return c, err
+	} else if err != nil {
+		return c, fmt.Errorf("%w (-h lists the flags)", err)
 	}
 	if fs.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q", fs.Arg(0))
@@ -39,6 +50,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	if c.memory, err = parseSize(memory); err != nil {
 		return c, fmt.Errorf("-memory: %w", err)
+	} else if c.memory < minMemory {
+		return c, fmt.Errorf("-memory: %q is too little; the least is 64KiB", memory)
 	}
 	return c, nil
 }
@@ -70,13 +83,13 @@ func parseSize(s string) (int64, error) {
 	upper := strings.ToUpper(strings.TrimSpace(s))
 	number := strings.TrimRight(upper, "KMGIB")
 	var shift uint
-	switch strings.TrimSuffix(strings.TrimSuffix(upper[len(number):], "B"), "I") {
-	case "":
-	case "K":
+	switch upper[len(number):] {
+	case "", "B":
+	case "K", "KB", "KIB":
 		shift = 10
-	case "M":
+	case "M", "MB", "MIB":
 		shift = 20
-	case "G":
+	case "G", "GB", "GIB":
 		shift = 30
 	default:
 		return 0, fmt.Errorf("%q is no size; write it like 64MiB", s)
