@@ -63,7 +63,7 @@ func forwardingOf(r *http.Request, f facts, trusted []netip.Prefix) barrier {
 	var b barrier
 	for name, values := range r.Header {
 		if barrierFields[name] && !b.fold(name, values) {
-			return barrier{bypass: true}
+			b.bypass = true // the rest still says what an unsafe request invalidates
 		}
 	}
 	return b

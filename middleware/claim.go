@@ -63,11 +63,24 @@ func (a *attendance) attend(x *exchange) *head {
 		case <-a.flight.Decided():
 			_, hd := a.flight.Result()
 			a.arrive(hd)
+			a.sendInterims(x)
 			return hd
 		case in := <-a.fetch.interims:
 			in.send(x.w)
 		case <-x.r.Context().Done():
 			return x.gone()
+		}
+	}
+}
+
+// sendInterims sends the interim responses that came before the decision.
+func (a *attendance) sendInterims(x *exchange) {
+	for {
+		select {
+		case in := <-a.fetch.interims:
+			in.send(x.w)
+		default:
+			return
 		}
 	}
 }
@@ -80,7 +93,7 @@ func (a *attendance) wait(x *exchange) *head {
 	select {
 	case <-a.flight.Decided():
 	case <-timer.C: // slow beats stuck
-		x.alone = true
+		x.alone, x.now = true, time.Now()
 		a.leave()
 		return nil
 	case <-x.r.Context().Done():
@@ -123,6 +136,7 @@ func (a *attendance) leave() {
 
 // looked counts the rounds.
 func (x *exchange) looked() {
+	x.now = time.Now()
 	if x.rounds++; x.rounds >= maxRounds {
 		x.alone = true
 	}

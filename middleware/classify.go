@@ -81,13 +81,14 @@ func (x *exchange) hasUnkeyedCookie() bool {
 	return false
 }
 
-// cookieNames yields the names in Cookie field lines.
+// cookieNames yields the names in Cookie field lines; "" for a cookie without.
 func cookieNames(lines []string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, line := range lines {
 			for pair := range strings.SplitSeq(line, ";") {
-				name, _, _ := strings.Cut(strings.TrimLeft(pair, " \t"), "=")
-				if name = strings.TrimRight(name, " \t"); name != "" && !yield(name) {
+				pair = strings.Trim(pair, " \t")
+				name, _, _ := strings.Cut(pair, "=")
+				if pair != "" && !yield(strings.TrimRight(name, " \t")) {
 					return
 				}
 			}

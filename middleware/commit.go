@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/store"
 )
 
@@ -17,7 +18,9 @@ func (f *fetch) commit() {
 		hd.discarded = f.storeBody()
 	}
 	// A short body fails here, and every reader's connection with it.
-	_ = hd.fill.End()
+	if hd.fill.End() != nil || hd.discarded != "" {
+		f.failed.Store(true)
+	}
 }
 
 // storeBody stores the response, or says why not.
@@ -59,14 +62,26 @@ func trailersOf(h http.Header, announced []string) http.Header {
 		t[name] = append(t[name], values...)
 	}
 	for _, name := range announced {
-		if values := h[name]; len(values) > 0 {
+		if values := h[name]; len(values) > 0 && inTrailer(name) {
 			add(name, values)
 		}
 	}
 	for name, values := range h {
 		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
-			add(http.CanonicalHeaderKey(rest), values)
+			if key := http.CanonicalHeaderKey(rest); inTrailer(key) {
+				add(key, values)
+			}
 		}
 	}
 	return t
+}
+
+// inTrailer reports whether a field may come as a trailer: nothing by which
+// messages are framed, and no cookie, which would be given to everyone.
+func inTrailer(name string) bool {
+	switch name {
+	case "Set-Cookie", "Set-Cookie2", "Content-Length":
+		return false
+	}
+	return !rfc9110.IsHopByHop(name)
 }

@@ -17,6 +17,10 @@ import (
 // for one another: when the origin is back they should again.
 const errorMemo = time.Second
 
+// discardPatience is how long the end of a body is awaited that nobody wants:
+// an origin's connection is worth keeping, but not for ever.
+const discardPatience = 5 * time.Second
+
 // makeHead builds the head from what the handler set. It changes nothing that
 // others see yet.
 func (f *fetch) makeHead(h http.Header) *head {
@@ -103,8 +107,8 @@ func (f *fetch) decide() bool {
 		f.decided, f.discard = f.flight.Decide(flight.Released, &head{
 			kind: failed, errStatus: http.StatusBadGateway, reason: whyUnvalidated}, nil), true
 	case rfc9110.OriginFailed(f.status):
-		f.failed = true
-		if f.standIn(false) {
+		f.failed.Store(true)
+		if stood, _ := f.standIn(false); stood {
 			f.decided, f.discard = true, true
 			break
 		}
@@ -113,6 +117,9 @@ func (f *fetch) decide() bool {
 		f.decided = f.publish()
 	}
 	f.late = !f.decided && !f.mismatch
+	if f.discard {
+		f.dog.set(discardPatience, func() { f.cancel(errDiscarded) })
+	}
 	return f.decided
 }
 

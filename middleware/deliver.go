@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,9 @@ func (x *exchange) deliver(a attendance, hd *head) {
 		x.rec.Outcome = trace.Aborted
 		panic(hd.panicked)
 	case failed:
+		if a.stale {
+			x.rec.Cache.Status = trace.Expired
+		}
 		x.refuse(hd.errStatus, hd.reason)
 		return
 	case staleError:
@@ -36,7 +40,8 @@ func (x *exchange) deliver(a attendance, hd *head) {
 			status = trace.Revalidated
 			x.rec.Cache.Stored, x.rec.Cache.NotStored = hd.notStored == "", string(hd.notStored)
 			if len(hd.cookies) > 0 {
-				x.w.Header()["Set-Cookie"] = append([]string(nil), hd.cookies...)
+				h := x.w.Header()
+				h["Set-Cookie"] = append(slices.Clone(h["Set-Cookie"]), hd.cookies...) // an outer handler may have set some
 			}
 		}
 		x.respond(hd.object, status, hd.reason, hd.object.Life.TTL(x.now))
@@ -143,6 +148,8 @@ func (s *stream) part(asked rfc9110.Ranges, h http.Header) (done bool) {
 		switch {
 		case whole:
 			size = have
+		case have <= want.Last && !s.head.fill.Ended():
+			return false // it isn't kept, and the end of the range is too far away
 		case have <= want.Last:
 			x.abort(trace.Aborted) // the body broke off before
 		}
@@ -206,6 +213,7 @@ func (s *stream) body() {
 		limit.write(p)
 		if s.left != 0 && !s.reader.More() {
 			_ = limit.rc.Flush() // a writer that can't is one that doesn't buffer
+			limit.end()          // the origin's pauses aren't the client's
 		}
 	}
 }

@@ -72,7 +72,7 @@ func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
 // on panics too.
 func (x *exchange) end() {
 	if hook := x.h.cfg.Hook; hook != nil {
-		x.rec.Duration = time.Since(x.now)
+		x.rec.Duration = time.Since(x.rec.Start)
 		hook(x.rec)
 	}
 	x.reset()

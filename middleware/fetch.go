@@ -46,13 +46,14 @@ type fetch struct {
 	status   int
 	sniff    bool        // the Content-Type is to be found out from the body
 	sniffed  http.Header // then, the header at WriteHeader
+	held     []byte      // and the body's beginning until then
 	head     *head       // made at WriteHeader or later
 	decided  bool        // something was published
 	late     bool        // the deadline decided before
 	discard  bool        // the response's body isn't wanted
 	keeping  bool        // the body is to be stored so far
 	mismatch bool        // the 304 confirmed something that isn't stored
-	failed   bool        // the origin failed
+	failed   atomic.Bool // no new response came of it
 	reported error       // by ProxyErrorHandler
 }
 
@@ -63,6 +64,7 @@ var (
 	errFetchTimeout = errors.New("middleware: the response's head didn't come in time")
 	errStalled      = errors.New("middleware: the response's body made no progress")
 	errClosing      = errors.New("middleware: closing")
+	errDiscarded    = errors.New("middleware: the response's body isn't wanted")
 	errBroken       = errors.New("middleware: the response broke off")
 )
 
@@ -85,15 +87,21 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 
 // start runs the fetch.
 func (f *fetch) start() {
-	f.requestedAt = time.Now()
-	if d := f.h.cfg.FetchTimeout; d > 0 {
-		f.dog.set(d, f.timeOut)
-	}
+	f.setDeadline()
 	stop := context.AfterFunc(f.h.closing, func() { f.cancel(errClosing) })
 	f.h.fetches.Go(func() {
 		defer stop()
 		f.run()
 	})
+}
+
+// setDeadline notes that the request is sent now, and bounds the time until
+// the response's head.
+func (f *fetch) setDeadline() {
+	f.requestedAt = time.Now()
+	if d := f.h.cfg.FetchTimeout; d > 0 {
+		f.dog.set(d, f.timeOut)
+	}
 }
 
 // run calls the handler and ends the fetch, whatever the handler does.
@@ -109,6 +117,9 @@ func (f *fetch) run() {
 		f.end(returned, value)
 	}()
 	f.h.next.ServeHTTP(f, f.req)
+	if f.conditional && f.wrote && f.status == http.StatusNotModified {
+		f.decide() // a response without a body may not have been yet
+	}
 	if f.mismatch && f.ctx.Err() == nil {
 		// A 304 for something that isn't stored: ask again for all of it.
 		f.unconditional()
@@ -121,7 +132,7 @@ func (f *fetch) run() {
 // never was a response.
 func (f *fetch) end(returned bool, value any) {
 	defer f.cancel(nil)
-	defer f.flight.Finish(nil)
+	defer f.flight.Finish(&head{kind: failed, errStatus: http.StatusBadGateway, reason: whyNoAnswer})
 	f.dog.kill()
 	if !returned && value != http.ErrAbortHandler {
 		f.logPanic(value)
@@ -132,26 +143,35 @@ func (f *fetch) end(returned bool, value any) {
 		f.endWithoutHead(returned, value)
 	case f.head.fill == nil: // a stored response was the answer
 	case !returned:
-		f.head.fill.Fail(errBroken)
+		f.breakOff(errBroken)
 	case f.reported != nil:
-		f.head.fill.Fail(f.reported)
+		f.breakOff(f.reported)
 	case f.ctx.Err() != nil:
 		// A handler that returns because its context ended may have stopped
 		// anywhere.
-		f.head.fill.Fail(context.Cause(f.ctx))
+		f.breakOff(context.Cause(f.ctx))
 	default:
 		f.commit()
 	}
 	f.holdRefresh()
 }
 
+// breakOff ends a body that isn't whole: every reader's connection is cut.
+func (f *fetch) breakOff(err error) {
+	f.failed.Store(true)
+	f.head.fill.Fail(err)
+}
+
 // endWithoutHead decides for a handler that published no head.
 func (f *fetch) endWithoutHead(returned bool, value any) {
 	switch {
-	case !returned && value == http.ErrAbortHandler && f.standIn(true):
-		f.failed = true
 	case !returned:
-		f.failed = true
+		f.failed.Store(true)
+		if value == http.ErrAbortHandler {
+			if stood, _ := f.standIn(true); stood {
+				return
+			}
+		}
 		f.flight.Decide(flight.Released, &head{kind: panicked, panicked: value}, nil)
 	case f.reported != nil:
 		f.failWith(f.reported)
@@ -162,6 +182,12 @@ func (f *fetch) endWithoutHead(returned bool, value any) {
 		if !f.wrote {
 			f.WriteHeader(http.StatusOK)
 		}
+		if len(f.held) > 0 {
+			if _, err := f.release(0); err != nil && f.decided && f.head.fill != nil {
+				f.head.fill.Fail(err)
+				return
+			}
+		}
 		if f.decide() && f.head.fill != nil {
 			f.commit()
 		}
@@ -169,31 +195,34 @@ func (f *fetch) endWithoutHead(returned bool, value any) {
 }
 
 // failWith decides that there's no response because of err: a stale one
-// stands in, or the clients get 502 or 504.
-func (f *fetch) failWith(err error) {
-	f.failed = true
-	if f.standIn(true) {
-		return
+// stands in, or the clients get 502 or 504. It reports whether it was in time.
+func (f *fetch) failWith(err error) bool {
+	f.failed.Store(true)
+	if stood, first := f.standIn(true); stood {
+		return first
 	}
 	hd := &head{kind: failed, errStatus: http.StatusBadGateway, reason: reason("the origin can't be reached")}
 	if isTimeout(err) {
 		hd.errStatus, hd.reason = http.StatusGatewayTimeout, "the origin didn't answer in time"
 	}
-	f.flight.Decide(flight.Released, hd, nil)
+	return f.flight.Decide(flight.Released, hd, nil)
 }
 
 // timeOut is the deadline for the head. It decides in the handler's place,
 // which may go on without noticing.
 func (f *fetch) timeOut() {
-	f.failWith(errFetchTimeout)
-	f.cancel(errFetchTimeout)
+	if f.failWith(errFetchTimeout) {
+		f.cancel(errFetchTimeout)
+	}
 }
 
 // standIn answers with the stored response instead of the failed origin's, if
-// that is allowed. unreachable says that there was no response at all.
-func (f *fetch) standIn(unreachable bool) bool {
+// that is allowed, and reports whether nothing was decided before. unreachable
+// says that there was no response at all. Those who come later ask the origin
+// themselves: what stands in may not be allowed to any more.
+func (f *fetch) standIn(unreachable bool) (stood, first bool) {
 	if f.stale == nil {
-		return false
+		return false, false
 	}
 	allowed := rfc9111.StaleIfError
 	if unreachable {
@@ -201,15 +230,16 @@ func (f *fetch) standIn(unreachable bool) bool {
 	}
 	ok, why := allowed(&f.stale.Life, f.directives, &f.route.policy, time.Now())
 	if ok {
-		f.flight.Decide(flight.Shared, &head{kind: staleError, object: f.stale, reason: reason(why.String())}, nil)
+		f.flight.CloseToWaiters()
+		first = f.flight.Decide(flight.Shared, &head{kind: staleError, object: f.stale, reason: reason(why.String())}, nil)
 	}
-	return ok
+	return ok, first
 }
 
 // holdRefresh keeps stale hits from starting one refresh after the other while
 // the origin fails. It counts from the end of the attempt.
 func (f *fetch) holdRefresh() {
-	if f.failed && f.stale != nil {
+	if f.failed.Load() && f.stale != nil {
 		f.h.flights.Remember(f.flight.Key(), laneRefresh, time.Now().Add(refreshBackoff))
 	}
 }

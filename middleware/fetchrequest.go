@@ -3,7 +3,6 @@ package middleware
 import (
 	"maps"
 	"net/http"
-	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
 )
@@ -51,7 +50,7 @@ func (f *fetch) unconditional() {
 	f.req = f.req.Clone(f.ctx)
 	delete(f.req.Header, "If-None-Match")
 	delete(f.req.Header, "If-Modified-Since")
-	f.conditional, f.mismatch, f.discard, f.wrote, f.head, f.sniffed = false, false, false, false, nil, nil
+	f.conditional, f.mismatch, f.discard, f.wrote, f.head, f.sniffed, f.held = false, false, false, false, nil, nil, nil
 	f.header = make(http.Header)
-	f.requestedAt = time.Now()
+	f.setDeadline()
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +56,7 @@ func (f *fetch) Write(p []byte) (int, error) {
 		f.WriteHeader(http.StatusOK)
 	}
 	if f.discard {
-		return len(p), nil
+		return f.drop(p)
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -64,14 +65,42 @@ func (f *fetch) Write(p []byte) (int, error) {
 		return 0, http.ErrBodyNotAllowed
 	}
 	if f.sniff && f.head == nil {
-		f.head = f.makeHead(f.sniffed)
-		f.head.setType(http.DetectContentType(p))
+		// Like net/http, which looks at what several small writes make together.
+		f.held = append(f.held, p...)
+		if n := declaredLength(f.sniffed, f.status); len(f.held) < sniffLength && (n < 0 || int64(len(f.held)) < n) {
+			return len(p), nil
+		}
+		return f.release(len(p))
 	}
+	return f.add(p)
+}
+
+// sniffLength is how much of a body says what type it has.
+const sniffLength = 512
+
+// release finds out the type of what was held back, and lets it go. n is what it
+// returns if that works.
+func (f *fetch) release(n int) (int, error) {
+	held := f.held
+	f.held = nil
+	f.head = f.makeHead(f.sniffed)
+	if len(held) == 0 {
+		return n, nil
+	}
+	f.head.setType(http.DetectContentType(held))
+	if _, err := f.add(held); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// add publishes the head, if it isn't yet, and adds p to the body.
+func (f *fetch) add(p []byte) (int, error) {
 	if !f.decide() {
 		return 0, http.ErrHandlerTimeout
 	}
 	if f.discard {
-		return len(p), nil
+		return f.drop(p)
 	}
 	f.activity.Add(1)
 	err := f.head.fill.Append(f.ctx, p)
@@ -82,6 +111,14 @@ func (f *fetch) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	f.checkKept()
+	return len(p), nil
+}
+
+// drop takes bytes that nobody wants, until the patience with them is over.
+func (f *fetch) drop(p []byte) (int, error) {
+	if f.ctx.Err() != nil {
+		return 0, context.Cause(f.ctx)
+	}
 	return len(p), nil
 }
 
@@ -97,7 +134,15 @@ func (f *fetch) FlushError() error {
 	if !f.wrote {
 		f.WriteHeader(http.StatusOK)
 	}
-	if !f.discard && !f.decide() {
+	if f.discard {
+		return nil
+	}
+	if len(f.held) > 0 {
+		if _, err := f.release(0); err != nil {
+			return err
+		}
+	}
+	if !f.decide() {
 		return http.ErrHandlerTimeout
 	}
 	return nil

@@ -34,10 +34,14 @@ func (x *exchange) identify() reason {
 // getKey is the key under which a GET of the same target would be stored, for
 // a request of another method.
 func (x *exchange) getKey() (store.Key, bool) {
-	in := cachekey.Input{
+	in := x.getInput()
+	key, problem := x.route.spec.Primary(&in)
+	return store.Key(key), problem == cachekey.NoProblem
+}
+
+func (x *exchange) getInput() cachekey.Input {
+	return cachekey.Input{
 		Request: x.r, Zone: x.h.zone, Method: http.MethodGet,
 		Scheme: x.barrier.scheme, Host: x.barrier.host, Extra: x.barrier.extra,
 	}
-	key, problem := x.route.spec.Primary(&in)
-	return store.Key(key), problem == cachekey.NoProblem
 }

@@ -47,6 +47,9 @@ func (x *exchange) judge(f *found) verdict {
 		case rfc9111.UseStale:
 			return verdict{act: serveStored, status: trace.Stale, reason: reason(j.Reason.String()), ttl: j.TTL}
 		case rfc9111.UsePass:
+			if x.asked.Has&rfc9111.RequestOnlyIfCached != 0 {
+				return verdict{act: refuse, reason: whyOnlyIfCached}
+			}
 			return verdict{act: handOn, status: trace.Bypass, forward: trace.ForwardRequest, reason: reason(j.Reason.String())}
 		case rfc9111.UseStaleWhileRevalidate:
 			return verdict{act: serveAndRefresh, status: trace.Stale, reason: reason(j.Reason.String()), ttl: j.TTL}

@@ -25,6 +25,25 @@ func copyHeader(h http.Header, b store.Block) (room []string) {
 	return room
 }
 
+// ownHeader returns what the wrapped handler itself set: h without what was in
+// it before.
+func ownHeader(h, outer http.Header) http.Header {
+	if len(outer) == 0 {
+		return h
+	}
+	own := make(http.Header, len(h))
+	for name, values := range h {
+		before := outer[name]
+		switch {
+		case len(before) == 0 || len(values) < len(before) || !slices.Equal(values[:len(before)], before):
+			own[name] = values
+		case len(values) > len(before):
+			own[name] = values[len(before):]
+		}
+	}
+	return own
+}
+
 // joinOuter puts the values that were there before in front of the new ones,
 // each value once.
 func joinOuter(h http.Header, name string, outer []string) {

@@ -13,7 +13,8 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	rec := x.rec
 	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
 	rec.Cache.NotStored = string(whyPassed)
-	pw := &passWriter{x: x, w: x.w, asked: time.Now()}
+	w := x.w
+	pw := &passWriter{x: x, w: w, asked: time.Now()}
 	r := x.r
 	if x.barrier.strip {
 		r = r.WithContext(r.Context())
@@ -23,12 +24,22 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	if trace.FromContext(r.Context()) == nil && x.h.cfg.Hook != nil {
 		r = r.WithContext(trace.NewContext(r.Context(), rec))
 	}
-	if x.route.storePost && r.Method == http.MethodPost {
+	if x.mayStorePost() {
 		pw.post = &postCapture{}
 	}
-	defer pw.release()
+	if len(w.Header()) > 0 && (pw.post != nil || r.Method == http.MethodHead) {
+		pw.outer = w.Header().Clone()
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			rec.Outcome = trace.Aborted
+		}
+		pw.release()
+	}()
 	x.h.next.ServeHTTP(pw, r)
 	pw.finish()
+	returned = true
 	if pw.post != nil {
 		pw.post.store(x, r, pw.asked)
 	}

@@ -13,11 +13,11 @@ import (
 
 // passedHead is called when the head of a passed response is about to be sent:
 // what it says about stored responses is done first, so that who sees it doesn't
-// get an old one afterwards.
-func (x *exchange) passedHead(status int, h http.Header, asked time.Time) {
+// get an old one afterwards. own is the part of h that the handler itself set.
+func (x *exchange) passedHead(status int, h, own http.Header, asked time.Time) {
 	switch {
 	case x.r.Method == http.MethodHead && x.key != (store.Key{}):
-		x.headAnswered(status, h, asked)
+		x.headAnswered(status, own, asked)
 	case rfc9111.Invalidates(x.r.Method, status) && !x.route.cacheOff:
 		x.invalidate(h)
 	}

@@ -16,6 +16,7 @@ type passWriter struct {
 	w     http.ResponseWriter
 	asked time.Time
 	wrote bool
+	outer http.Header  // what outer handlers had set, where only the handler's own counts
 	post  *postCapture // nil unless the response may answer later GETs
 }
 
@@ -37,8 +38,7 @@ func (p *passWriter) WriteHeader(status int) {
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if p.x != nil {
-			p.post.begin(p.x, status, p.w.Header())
-			p.x.passedHead(status, p.w.Header(), p.asked)
+			p.head(status)
 		}
 	}
 	p.w.WriteHeader(status)
@@ -93,7 +93,11 @@ func (p *passWriter) FlushError() error {
 
 // Hijack takes over the connection.
 func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(p.w).Hijack()
+	conn, rw, err := http.NewResponseController(p.w).Hijack()
+	if err == nil {
+		p.wrote = true // no head comes after that
+	}
+	return conn, rw, err
 }
 
 func (p *passWriter) implicit() {
@@ -112,9 +116,15 @@ func (p *passWriter) count(n int64) {
 func (p *passWriter) finish() {
 	if !p.wrote && p.x != nil && p.x.r.Context().Err() == nil {
 		p.wrote = true
-		p.post.begin(p.x, http.StatusOK, p.w.Header())
-		p.x.passedHead(http.StatusOK, p.w.Header(), p.asked)
+		p.head(http.StatusOK)
 	}
+}
+
+// head looks at the final head and adds the fields to it.
+func (p *passWriter) head(status int) {
+	own := ownHeader(p.w.Header(), p.outer)
+	p.post.begin(p.x, status, own)
+	p.x.passedHead(status, p.w.Header(), own, p.asked)
 }
 
 // release lets go of the exchange, which is reused: a handler that keeps the

@@ -23,6 +23,17 @@ type postCapture struct {
 	at     time.Time
 }
 
+// mayStorePost reports whether x is a POST whose response may answer later GETs:
+// not if it was shaped by what isn't in their key.
+func (x *exchange) mayStorePost() bool {
+	if !x.route.storePost || x.route.cacheOff || x.r.Method != http.MethodPost || x.barrier.bypass {
+		return false
+	}
+	in := x.getInput()
+	_, reduces := x.route.spec.Reduce(&in)
+	return !reduces
+}
+
 // begin looks at the head.
 func (p *postCapture) begin(x *exchange, status int, h http.Header) {
 	if p == nil || status != http.StatusOK || len(h["Content-Location"]) != 1 {
@@ -73,5 +84,7 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	if len(names) > 0 {
 		o.Selecting = string(x.route.spec.AppendSelecting(nil, names, r.Header))
 	}
-	x.rec.Cache.Stored = f.keep(o)
+	if f.keep(o) {
+		x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
+	}
 }

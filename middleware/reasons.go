@@ -29,6 +29,7 @@ const (
 	whyOnlyIfCached reason = "the request says only-if-cached and nothing usable is stored"
 	whyCollapsed    reason = "another client's request for the same response was under way"
 	whyValidated    reason = "the origin confirmed the stored response"
+	whyNoAnswer     reason = "the origin gave no answer"
 	whyUnvalidated  reason = "the origin answered 304 to a request that wasn't conditional"
 )
 

@@ -3,12 +3,17 @@ package middleware
 import (
 	"errors"
 	"net/http"
+
+	"github.com/weirhttp/weir/trace"
 )
 
 // refuse answers with an error of weir's own. It's the one place where
 // failures become statuses.
 func (x *exchange) refuse(status int, why reason) {
 	x.rec.Cache.Reason = string(why)
+	if x.rec.Cache.Status == trace.Undecided {
+		x.rec.Cache.Status = trace.Miss
+	}
 	h := x.w.Header()
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Type"] = []string{"text/plain; charset=utf-8"}

@@ -46,10 +46,11 @@ func (l *stallLimit) write(p []byte) {
 	}
 }
 
-// end takes the deadline back, so that it doesn't hit the connection's next
-// response.
+// end takes the deadline back, so that it hits neither the connection's next
+// response nor, over HTTP/2, a stream on which there's nothing to send just now.
 func (l *stallLimit) end() {
 	if l.active {
 		_ = l.rc.SetWriteDeadline(time.Time{})
+		l.active = false
 	}
 }

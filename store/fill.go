@@ -239,6 +239,7 @@ func (f *Fill) Forgo() {
 func (f *Fill) forgo(tooLarge bool) {
 	if f.keep {
 		f.keep, f.tooLarge = false, tooLarge
+		f.tell() // WaitSize
 	}
 }
 
@@ -256,6 +257,13 @@ func (f *Fill) Progress() (size int64, whole bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.size, f.ended && f.err == nil
+}
+
+// Ended reports whether the body has ended, well or not.
+func (f *Fill) Ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
 }
 
 // Take returns the whole body to be stored, and gives its memory back to the

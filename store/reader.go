@@ -159,10 +159,12 @@ func (r *Reader) Close() {
 }
 
 // WaitSize waits until the body has at least n bytes or has ended, and returns
-// its size then and whether it has ended well.
+// its size then and whether it has ended well. If the body isn't kept, it
+// doesn't wait for more than every window holds: those who should read would
+// wait for the writer, and the writer for them.
 func (f *Fill) WaitSize(ctx context.Context, n int64) (size int64, whole bool, err error) {
 	f.mu.Lock()
-	for f.size < n && !f.ended {
+	for f.size < n && !f.ended && (f.keep || n <= freeWindow-windowSegment) {
 		if err := f.wait(ctx); err != nil {
 			return 0, false, err
 		}

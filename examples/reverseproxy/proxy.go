@@ -30,8 +30,8 @@ func newProxy(origin *url.URL) http.Handler {
 func newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		MaxIdleConns:          512,
-		MaxIdleConnsPerHost:   256,
+		MaxIdleConns:          4096,
+		MaxIdleConnsPerHost:   2048,
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
