@@ -130,3 +130,13 @@ func readResponse(t *testing.T, r *bufio.Reader) *http.Response {
 	require.NoError(t, err)
 	return resp
 }
+
+// readFinal reads on to the next response that isn't an interim one.
+func readFinal(t *testing.T, r *bufio.Reader) *http.Response {
+	t.Helper()
+	resp := readResponse(t, r)
+	for resp.StatusCode < 200 {
+		resp = readResponse(t, r)
+	}
+	return resp
+}

@@ -85,13 +85,19 @@ func TestNodeVary(t *testing.T) {
 	a := startApp(t)
 	inProfiles(t, func(t *testing.T, args []string) {
 		p, c := startProxy(t, a.url, args...), newClient(t)
-		for page, field := range map[string]string{"cookie": "Cookie", "language": "Accept-Language"} {
-			path := fmt.Sprintf("/%s/%d", page, len(args))
+		for _, tt := range []struct {
+			page, field string
+			values      []string
+		}{
+			{"cookie", "Cookie", []string{"a=1", "a=2", "a=1; b=2"}},
+			{"language", "Accept-Language", []string{"de", "en", "de, en;q=0.5"}},
+		} {
+			path := fmt.Sprintf("/%s/%d", tt.page, len(args))
 			for range 2 {
-				for _, value := range []string{"a=1", "a=2", "a=1; b=2"} {
-					assert.Equal(t, page+" "+value+"\n", do(t, c, "GET", p.url+path, field, value).Body)
+				for _, value := range tt.values {
+					assert.Equal(t, tt.page+" "+value+"\n", do(t, c, "GET", p.url+path, tt.field, value).Body)
 				}
-				assert.Equal(t, page+" none\n", do(t, c, "GET", p.url+path).Body)
+				assert.Equal(t, tt.page+" none\n", do(t, c, "GET", p.url+path).Body)
 			}
 			assert.Equal(t, 4, a.seen(path).Count, path)
 		}
@@ -196,7 +202,7 @@ func TestNodeExpectContinue(t *testing.T) {
 	assert.Equal(t, 100, readResponse(t, r).StatusCode)
 	_, err := io.WriteString(conn, "hello")
 	require.NoError(t, err)
-	resp := readResponse(t, r)
+	resp := readFinal(t, r) // net/http may say 100 twice: for itself and for the origin
 	assert.Equal(t, 201, resp.StatusCode)
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -209,10 +215,6 @@ func TestNodeExpectContinue(t *testing.T) {
 
 	// One that doesn't wait to be told.
 	_, r = dial(t, p.addr, fmt.Sprintf(head, "/post/impatient")+"hello")
-	resp = readResponse(t, r)
-	if resp.StatusCode == 100 {
-		resp = readResponse(t, r)
-	}
-	assert.Equal(t, 201, resp.StatusCode)
+	assert.Equal(t, 201, readFinal(t, r).StatusCode)
 	assert.Equal(t, []string{"hello"}, a.seen("/post/impatient").Bodies)
 }

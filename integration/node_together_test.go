@@ -135,6 +135,43 @@ func TestNodeLeaderLeaves(t *testing.T) {
 	assert.Equal(t, seen{Count: 1}, only(a.seen("/slow/leader")))
 }
 
+// The first one wants only a part and is done before the rest of the page has
+// come.
+func TestNodeLeaderWantsPart(t *testing.T) {
+	a := startApp(t)
+	p, c := startProxy(t, a.url), newClient(t)
+	for _, page := range []string{"slow", "slowsized"} {
+		path := "/" + page + "/part"
+		r := do(t, c, "GET", p.url+path, "Range", "bytes=6-9")
+		assert.Equal(t, 206, r.Status)
+		assert.Equal(t, "part", r.Body)
+		r = do(t, c, "GET", p.url+path, "Range", "bytes=0-4")
+		assert.Equal(t, "first", r.Body)
+		a.release(path)
+		eventually(t, "the page is stored", func() bool {
+			r := do(t, c, "GET", p.url+path)
+			require.Equal(t, "first part, second part\n", r.Body)
+			return r.Header.Get(statusField) == "HIT"
+		})
+		assert.Equal(t, seen{Count: 1}, only(a.seen(path)))
+	}
+}
+
+// Clients that are answered before the page has come whole, over and over: with
+// the race detector on, it sees what they still look at meanwhile.
+func TestNodeManyDoneEarly(t *testing.T) {
+	a := startApp(t)
+	p, c := startProxy(t, a.url), newClient(t)
+	for i := range 300 {
+		header, code := []string{"Range", "bytes=0-0"}, 206
+		if i%2 == 1 {
+			header, code = []string{"If-None-Match", "*"}, 304
+		}
+		r := do(t, c, "GET", fmt.Sprintf("%s/page/%d", p.url, i), header...)
+		require.Equal(t, code, r.Status)
+	}
+}
+
 // It leaves before the head is there: those who wait get the page.
 func TestNodeLeaderLeavesBeforeTheHead(t *testing.T) {
 	a := startApp(t)

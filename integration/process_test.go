@@ -35,6 +35,7 @@ func start(t *testing.T, announces bool, name string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{})}
 	p.cmd.Stderr = &p.stderr
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // or each race-checked exit takes a second
 	// A program that hears nothing more from the tests ends: they may be killed.
 	stdin, err := p.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -67,11 +68,19 @@ func start(t *testing.T, announces bool, name string, args ...string) *process {
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	_ = p.stdin.Close()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-		return
-	case <-time.After(patience):
+	// nginx without a master misses a signal that comes just before it sleeps.
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	late := time.After(patience)
+	for told := false; !told; {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.ended:
+			return
+		case <-again.C:
+		case <-late:
+			told = true
+		}
 	}
 	// Says where it hangs, if it's written in Go.
 	_ = p.cmd.Process.Signal(syscall.SIGQUIT)
@@ -111,8 +120,8 @@ type proxy struct {
 }
 
 // startProxy runs the example proxy in front of an origin. When the test ends
-// the proxy must shut down cleanly, and have complained of nothing but its
-// origin meanwhile.
+// the proxy must shut down cleanly, without having panicked meanwhile. A data
+// race makes its exit code 66.
 func startProxy(t *testing.T, origin string, args ...string) *proxy {
 	t.Helper()
 	p := start(t, true, proxyBinary, append([]string{"-listen", "127.0.0.1:0", "-origin", origin}, args...)...)
@@ -122,8 +131,8 @@ func startProxy(t *testing.T, origin string, args ...string) *proxy {
 	t.Cleanup(func() {
 		p.stop(t)
 		assert.Equal(t, 0, p.cmd.ProcessState.ExitCode(), "the proxy's exit code; it said:\n%.20000s", &p.stderr)
-		assert.NotContains(t, p.stderr.String(), "DATA RACE")
-		assert.NotContains(t, p.stderr.String(), "panic")
+		assert.NotContains(t, p.stderr.String(), "panic:")
+		assert.NotContains(t, p.stderr.String(), "panicked")
 	})
 	return &proxy{p, url, strings.TrimPrefix(url, "http://")}
 }

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -137,12 +138,12 @@ func TestZeroOptionsServeStoredResponseUntilItIsStale(t *testing.T) {
 // A second name of the site, or its second scheme, is another page.
 func TestHostSchemeAndQueryAreKeyed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newSite(t, Options{}, public("1"), public("2"), public("3"), public("4"))
+		s := newSite(t, Options{}, public("page 1"), public("page 2"), public("page 3"), public("page 4"))
 		for i, target := range []string{"http://one.test/a", "http://two.test/a", "https://one.test/a", "http://one.test/a?id=1"} {
 			r := s.get(target)
-			r.is(t, missed(string(rune('1'+i)), 60))
+			r.is(t, missed(fmt.Sprint("page ", i+1), 60))
 		}
 		r := s.get("http://ONE.test:80/a")
-		r.is(t, hit("1", 60, 0))
+		r.is(t, hit("page 1", 60, 0))
 	})
 }

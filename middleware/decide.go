@@ -195,6 +195,9 @@ func (f *fetch) tooLarge() {
 	}
 }
 
+// stallChecks is how often a shared body is looked at within the stall timeout.
+const stallChecks = 4
+
 // watch fails a shared body to which the origin adds nothing for too long. A
 // response for one client alone (an event stream) is that client's affair.
 func (f *fetch) watch() {
@@ -202,19 +205,24 @@ func (f *fetch) watch() {
 	if d <= 0 {
 		return
 	}
-	fill, last := f.head.fill, f.activity.Load()
+	fill := f.head.fill
+	last, _ := fill.Progress()
+	idle := 0
 	var check func()
 	check = func() {
-		now := f.activity.Load()
-		if now == last && !fill.Full() {
+		now, _ := fill.Progress() // not the number of writes: one may take long
+		if idle++; now != last || fill.Full() {
+			idle = 0 // a writer that waits for readers isn't to blame
+		}
+		if idle == stallChecks {
 			fill.Fail(errStalled)
 			f.cancel(errStalled)
 			return
 		}
 		last = now
-		f.dog.set(d, check)
+		f.dog.set(d/stallChecks, check)
 	}
-	f.dog.set(d, check)
+	f.dog.set(d/stallChecks, check)
 }
 
 // variantKey is the key under which a response with these selecting fields is

@@ -62,7 +62,7 @@ func (x *exchange) deliver(a attendance, hd *head) {
 	}
 	x.rec.Cache.TTL = hd.decision.Life.TTL(hd.receivedAt)
 	s.run()
-	if leader && hd.discarded != "" {
+	if leader && s.ended && hd.discarded != "" {
 		x.rec.Cache.Stored, x.rec.Cache.NotStored = false, string(hd.discarded)
 	}
 }
@@ -75,7 +75,8 @@ type stream struct {
 	block  store.Block
 	shared bool
 	// The part to send: from skip on, left bytes, or all if left is negative.
-	left int64
+	left  int64
+	ended bool // the body's end was reached: what is set before it may be read
 }
 
 func (s *stream) run() {
@@ -148,10 +149,8 @@ func (s *stream) part(asked rfc9110.Ranges, h http.Header) (done bool) {
 		switch {
 		case whole:
 			size = have
-		case have <= want.Last && !s.head.fill.Ended():
-			return false // it isn't kept, and the end of the range is too far away
 		case have <= want.Last:
-			x.abort(trace.Aborted) // the body broke off before
+			return false // it isn't kept and the range ends far away, or it broke off
 		}
 	}
 	var p rfc9110.Range
@@ -196,6 +195,7 @@ func (s *stream) body() {
 	for s.left != 0 {
 		p, err := s.reader.Next(x.r.Context())
 		if err == io.EOF {
+			s.ended = true
 			if s.left > 0 {
 				x.abort(trace.Aborted)
 			}

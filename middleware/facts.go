@@ -3,6 +3,8 @@ package middleware
 import (
 	"net/http"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/field"
 )
 
 // facts are what a request's header fields are to a cache, gathered in one
@@ -20,6 +22,7 @@ const (
 	hasUpgrade
 	hasEventStream
 	hasForwarding // a field of the poisoning barrier
+	hasH2C        // an upgrade to HTTP/2 in the clear is offered
 	hasUnderscore // a name that some origins take for another
 )
 
@@ -42,7 +45,7 @@ func factsOf(h http.Header) facts {
 		case "If-Range":
 			f |= hasIfRange
 		case "Upgrade":
-			f |= hasUpgrade
+			f |= upgradeFacts(values)
 		case "Accept":
 			if len(values) == 1 && strings.EqualFold(values[0], "text/event-stream") {
 				f |= hasEventStream
@@ -63,4 +66,33 @@ func factsOf(h http.Header) facts {
 // dashed is the name that an origin behind CGI or WSGI can't tell from name.
 func dashed(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+}
+
+// upgradeFacts tells what an Upgrade field offers. HTTP/2 in the clear, granted
+// by an origin, is a tunnel past every rule of the cache; RFC 9113 §3.1 has
+// dropped it, and a server may ignore any offer to upgrade.
+func upgradeFacts(values []string) (f facts) {
+	for offer := range field.Members(values) {
+		if field.EqualFold(offer, "h2c") {
+			f |= hasH2C
+		} else {
+			f |= hasUpgrade
+		}
+	}
+	return f
+}
+
+// ignoreH2C removes the offer of HTTP/2 in the clear from what the handler gets.
+func ignoreH2C(h http.Header) {
+	var others []string
+	for offer := range field.Members(h["Upgrade"]) {
+		if !field.EqualFold(offer, "h2c") {
+			others = append(others, offer)
+		}
+	}
+	delete(h, "Http2-Settings")
+	delete(h, "Upgrade")
+	if len(others) > 0 {
+		h["Upgrade"] = []string{strings.Join(others, ", ")}
+	}
 }

@@ -38,7 +38,6 @@ type fetch struct {
 
 	interims chan interim
 	dog      watchdog
-	activity atomic.Int64 // number of writes so far
 
 	// The handler's side, on the fetch's goroutine.
 	header   http.Header
@@ -184,7 +183,7 @@ func (f *fetch) endWithoutHead(returned bool, value any) {
 		}
 		if len(f.held) > 0 {
 			if _, err := f.release(0); err != nil && f.decided && f.head.fill != nil {
-				f.head.fill.Fail(err)
+				f.breakOff(err)
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
 )
 
@@ -26,10 +27,17 @@ func (f *fetch) makeRequest(x *exchange) {
 	if x.barrier.strip {
 		stripBarrier(r.Header)
 	}
+	if x.facts&hasH2C != 0 {
+		ignoreH2C(r.Header)
+	}
 	if reduced, changed := x.route.spec.Reduce(&x.in); changed {
 		r = reduced.Apply(r)
 		for _, d := range reduced.Dropped {
-			f.dropped = append(f.dropped, d.Kind.String()+" "+d.Name)
+			kind := "query "
+			if d.Kind == cachekey.KindCookie {
+				kind = "cookie "
+			}
+			f.dropped = append(f.dropped, kind+d.Name)
 		}
 	}
 	if f.stale != nil {

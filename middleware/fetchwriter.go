@@ -102,7 +102,6 @@ func (f *fetch) add(p []byte) (int, error) {
 	if f.discard {
 		return f.drop(p)
 	}
-	f.activity.Add(1)
 	err := f.head.fill.Append(f.ctx, p)
 	if err != nil {
 		if errors.Is(err, store.ErrLong) {

@@ -14,12 +14,18 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
 	rec.Cache.NotStored = string(whyPassed)
 	w := x.w
-	pw := &passWriter{x: x, w: w, asked: time.Now()}
+	pw := &passWriter{w: w, asked: time.Now()}
+	pw.x.Store(x)
 	r := x.r
-	if x.barrier.strip {
+	if x.barrier.strip || x.facts&hasH2C != 0 {
 		r = r.WithContext(r.Context())
 		r.Header = r.Header.Clone()
-		stripBarrier(r.Header)
+		if x.barrier.strip {
+			stripBarrier(r.Header)
+		}
+		if x.facts&hasH2C != 0 {
+			ignoreH2C(r.Header)
+		}
 	}
 	if trace.FromContext(r.Context()) == nil && x.h.cfg.Hook != nil {
 		r = r.WithContext(trace.NewContext(r.Context(), rec))

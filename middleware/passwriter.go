@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,7 +13,7 @@ import (
 // the head. It has the methods that handlers look for by type, each of which
 // reaches the real writer however deep it's wrapped, and Unwrap for the rest.
 type passWriter struct {
-	x     *exchange
+	x     atomic.Pointer[exchange] // nil once the handler has returned
 	w     http.ResponseWriter
 	asked time.Time
 	wrote bool
@@ -37,8 +38,8 @@ func (p *passWriter) Header() http.Header { return p.w.Header() }
 func (p *passWriter) WriteHeader(status int) {
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
-		if p.x != nil {
-			p.head(status)
+		if x := p.x.Load(); x != nil {
+			p.head(x, status)
 		}
 	}
 	p.w.WriteHeader(status)
@@ -94,8 +95,11 @@ func (p *passWriter) FlushError() error {
 // Hijack takes over the connection.
 func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(p.w).Hijack()
-	if err == nil {
-		p.wrote = true // no head comes after that
+	if err == nil && !p.wrote {
+		p.wrote = true // no head comes after that, but for what the handler writes
+		if x := p.x.Load(); x != nil {
+			x.setStatus(p.w.Header(), make([]string, ownFields)) // httputil.ReverseProxy sends it
+		}
 	}
 	return conn, rw, err
 }
@@ -107,26 +111,26 @@ func (p *passWriter) implicit() {
 }
 
 func (p *passWriter) count(n int64) {
-	if p.x != nil {
-		p.x.rec.BytesSent += n
+	if x := p.x.Load(); x != nil {
+		x.rec.BytesSent += n
 	}
 }
 
 // finish adds the fields to a response that the handler left to net/http.
 func (p *passWriter) finish() {
-	if !p.wrote && p.x != nil && p.x.r.Context().Err() == nil {
+	if x := p.x.Load(); !p.wrote && x.r.Context().Err() == nil {
 		p.wrote = true
-		p.head(http.StatusOK)
+		p.head(x, http.StatusOK)
 	}
 }
 
 // head looks at the final head and adds the fields to it.
-func (p *passWriter) head(status int) {
+func (p *passWriter) head(x *exchange, status int) {
 	own := ownHeader(p.w.Header(), p.outer)
-	p.post.begin(p.x, status, own)
-	p.x.passedHead(status, p.w.Header(), own, p.asked)
+	p.post.begin(x, status, own)
+	x.passedHead(status, p.w.Header(), own, p.asked)
 }
 
 // release lets go of the exchange, which is reused: a handler that keeps the
 // writer must not reach another request's.
-func (p *passWriter) release() { p.x = nil }
+func (p *passWriter) release() { p.x.Store(nil) }

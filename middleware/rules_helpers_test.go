@@ -3,8 +3,10 @@ package middleware
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +75,8 @@ func request(method, target string, header ...string) *http.Request {
 		target = "http://example.com" + target
 	}
 	r := httptest.NewRequest(method, target, nil)
+	r.URL.Scheme, r.URL.Host = "", "" // as a server has it
+	r.RequestURI = r.URL.RequestURI()
 	for i := 0; i < len(header); i += 2 {
 		switch name, value := header[i], header[i+1]; name {
 		case "Host":
@@ -211,3 +215,27 @@ func text(body, control string, header ...string) *testnet.Script {
 }
 
 func after(d time.Duration) { time.Sleep(d) }
+
+// nothing is a handler that says nothing.
+func nothing(http.ResponseWriter, *http.Request) {}
+
+// closedUntilEnd is a gate that opens when the test ends.
+func closedUntilEnd(t *testing.T) *testnet.Gate {
+	g := testnet.NewGate()
+	t.Cleanup(g.Open)
+	return g
+}
+
+// atoi returns a decimal number, or -1.
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func recorder() *httptest.ResponseRecorder { return httptest.NewRecorder() }
+
+// quietLog drops what the cache logs.
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -259,13 +259,6 @@ func (f *Fill) Progress() (size int64, whole bool) {
 	return f.size, f.ended && f.err == nil
 }
 
-// Ended reports whether the body has ended, well or not.
-func (f *Fill) Ended() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ended
-}
-
 // Take returns the whole body to be stored, and gives its memory back to the
 // budget: it's the store's from now on. The writer calls it when it has
 // appended everything, before End, so that the response is stored by the time

@@ -124,7 +124,7 @@ func (p *program) read(s *script, r *Reader, offset int, end func() error) {
 		time.AfterFunc(d, func() { cancel(errBrokenOff) })
 	}
 	pace := oneOf(p, 0, 0, time.Millisecond, 100*time.Millisecond, 5*time.Second, 30*time.Second)
-	defer r.Close()
+	defer r.Close() // again, or because it leaves
 	at := offset
 	for {
 		piece, err := r.Next(ctx)
@@ -144,6 +144,7 @@ func (p *program) read(s *script, r *Reader, offset int, end func() error) {
 			}
 			continue
 		}
+		r.Close() // the writer may be waiting for it
 		switch how := end(); {
 		case errors.Is(err, ErrLagging):
 			p.mu.Lock()
@@ -199,7 +200,7 @@ func (p *program) run() {
 func TestFillPrograms(t *testing.T) {
 	data := content(1 << 20)
 	cut := 0
-	for seed := range uint64(400) {
+	for seed := range uint64(1000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &program{t: t, rnd: rand.New(rand.NewPCG(seed, 7)), data: data}

@@ -94,7 +94,7 @@ func (m *memory) Get(k Key) (*Object, bool) {
 // entry and then evict it, and others on the way: look first.
 func (m *memory) refuse(o *Object) Rejection {
 	r, room := Kept, max(m.maxObject, minMemoryBytes)
-	if int64(len(o.Body)) > m.maxObject || o.texts() > room || o.Weight() > m.maxBytes ||
+	if int64(len(o.Body)) > m.maxObject || int64(len(o.Header)+len(o.Trailer)+len(o.Selecting)) > room || o.Weight() > m.maxBytes ||
 		maxNameSets*namesWeight(o.VaryNames) > room {
 		r = TooLarge
 	} else if (o.Key == o.Primary) != (len(o.VaryNames) == 0) {
@@ -183,6 +183,7 @@ func (m *memory) removeIf(o *Object) {
 }
 
 func (m *memory) Stats() TierStats {
+	m.cache.CleanUp() // or what was written just now isn't counted
 	s := TierStats{
 		Objects:   int64(m.cache.EstimatedSize()),
 		Bytes:     int64(m.cache.WeightedSize()),

@@ -221,7 +221,7 @@ const pages = {
     req.on('data', (d) => (body += d));
     req.on('end', () => {
       state.bodies.push(body);
-      res.writeHead(req.method === 'GET' ? 200 : 201, { ...shared, 'Content-Location': req.url });
+      res.writeHead(req.method === 'GET' ? 200 : 201, shared);
       res.end(req.method + ' ' + state.count + ' ' + body.length + '\n');
     });
   },

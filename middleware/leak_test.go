@@ -1,0 +1,9 @@
+package middleware
+
+import (
+	"testing"
+
+	"github.com/weirhttp/weir/internal/testnet"
+)
+
+func TestMain(m *testing.M) { testnet.MainCheck(m) }
