@@ -36,7 +36,11 @@ func (f *fetch) makeHead(h http.Header) *head {
 	}
 	hd.announced = announced(h["Trailer"])
 	hd.full = store.EncodeBlock(h, "Content-Length", "Transfer-Encoding", "Trailer")
-	if d.Store || d.ShareOnce {
+	switch {
+	case !d.Store && !d.ShareOnce:
+	case rfc9111.StoredUnchanged(h, &f.route.policy):
+		hd.common = hd.full
+	default:
 		hd.common = store.EncodeBlock(rfc9111.StoredHeader(h, now, &f.route.policy), "Content-Length")
 	}
 	return hd

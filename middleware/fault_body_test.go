@@ -333,8 +333,8 @@ func TestLongWriteIsNotAStall(t *testing.T) {
 
 // The same over a real socket, with a short limit.
 func TestStalledSocketIsCutOffAndOthersFinish(t *testing.T) {
-	body := strings.Repeat("0123456789abcdef", 1<<20)
-	r := newRealRig(t, Options{StallTimeout: 300 * time.Millisecond}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	body := strings.Repeat("0123456789abcdef", 1<<19)
+	r := newRealRig(t, Options{StallTimeout: 3 * time.Second}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		goodFor60(w.Header())
 		_, _ = io.WriteString(w, body)
 	}))
@@ -351,7 +351,7 @@ func TestStalledSocketIsCutOffAndOthersFinish(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.records) == 4
-	}, 10*time.Second, 10*time.Millisecond, "the stalled request ends")
+	}, 20*time.Second, 10*time.Millisecond, "the stalled request ends")
 	require.Less(t, len(readAll(conn)), len(body))
 }
 

@@ -13,7 +13,7 @@ import (
 // without what the key leaves out, and with the validators of what is stored.
 func (f *fetch) makeRequest(x *exchange) {
 	r := x.r.Clone(f.ctx)
-	f.asked = x.r.Header.Clone()
+	f.asked = maps.Clone(x.r.Header) // r has values of its own, which the handler may change
 	f.judged = f.asked
 	if x.facts&hasCookie != 0 && !x.cookies {
 		// All cookies are in the key, or don't reach the origin.

@@ -37,7 +37,11 @@ func EncodeBlock(h http.Header, omit ...string) Block {
 		return ""
 	}
 	slices.Sort(names)
-	b := make([]byte, 0, size)
+	var buf [1024]byte // on the stack: the block itself is the one allocation
+	b := buf[:0]
+	if size > len(buf) {
+		b = make([]byte, 0, size)
+	}
 	b = binary.AppendUvarint(b, uint64(count))
 	for _, name := range names {
 		b = appendText(b, name)

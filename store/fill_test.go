@@ -257,7 +257,7 @@ func TestWaiting(t *testing.T) {
 // Everything at once, for the race detector.
 func TestFillInParallel(t *testing.T) {
 	for _, keep := range []bool{true, false} {
-		f, data := fillOf(2<<20, -1, 4<<20), content(1<<20)
+		f, data := fillOf(2<<20, -1, 4<<20), content(256<<10)
 		pin, _ := f.Reader(0)
 		done := make(chan error, 40)
 		for i := range cap(done) {

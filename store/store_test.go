@@ -234,12 +234,12 @@ func TestStorePrograms(t *testing.T) {
 		whole    *Object
 		variants []*Object // in the order of storing
 	}
-	for seed := range uint64(60) {
+	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		bound := 1 + rnd.IntN(5)
 		s := newStore(t, Options{MaxVariants: bound})
 		model := map[Key]*state{}
-		for range 400 {
+		for range 250 {
 			n := rnd.IntN(3)
 			p := key(n)
 			m := model[p]

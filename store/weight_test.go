@@ -80,7 +80,7 @@ func TestWeightIsHonest(t *testing.T) {
 
 func TestFootprintFollowsTheRuntime(t *testing.T) {
 	for n := range 100_000 {
-		if n%7 > 0 && n > 2000 {
+		if n%101 > 0 && n > 1100 {
 			continue
 		}
 		real := int64(0)
@@ -88,8 +88,7 @@ func TestFootprintFollowsTheRuntime(t *testing.T) {
 			real = int64(cap(append([]byte(nil), make([]byte, n)...)))
 		}
 		got := footprint(n)
-		assert.GreaterOrEqual(t, got, int64(n))
-		if float64(got) > 1.15*float64(real)+8 || float64(real) > 1.15*float64(got)+8 {
+		if got < int64(n) || float64(got) > 1.15*float64(real)+8 || float64(real) > 1.15*float64(got)+8 {
 			t.Errorf("%d bytes take %d, footprint says %d", n, real, got)
 		}
 	}

@@ -27,6 +27,22 @@ func StoredHeader(h http.Header, receivedAt time.Time, p *Policy) http.Header {
 	return out
 }
 
+// StoredUnchanged reports whether [StoredHeader] would return the same fields,
+// but for Content-Length, so that the work can be saved. It may say no for too
+// many headers.
+func StoredUnchanged(h http.Header, p *Policy) bool {
+	if len(h["Date"]) == 0 {
+		return false
+	}
+	for name := range h {
+		if name == "Age" || name == "Set-Cookie" || name == "Set-Cookie2" || rfc9110.IsHopByHop(name) {
+			return false
+		}
+	}
+	d := ParseResponse(h, p.targets())
+	return len(d.NoCacheFields) == 0 && len(d.PrivateFields) == 0
+}
+
 // removeUnstored deletes what the response's own directives and the policy keep
 // out of the store.
 func removeUnstored(h http.Header, p *Policy) {

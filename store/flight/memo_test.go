@@ -85,7 +85,7 @@ func TestMemoPrograms(t *testing.T) {
 	}
 	var s memos
 	var model []entry
-	for step := range 12_000 {
+	for step := range 5_000 {
 		k, now := memoOf(rnd.IntN(maxMemos+200)), t0.Add(time.Duration(step))
 		i := slices.IndexFunc(model, func(e entry) bool { return e.k == k })
 		switch rnd.IntN(8) {
