@@ -90,7 +90,7 @@ func TestNodeVary(t *testing.T) {
 			values      []string
 		}{
 			{"cookie", "Cookie", []string{"a=1", "a=2", "a=1; b=2"}},
-			{"language", "Accept-Language", []string{"de", "en", "de, en;q=0.5"}},
+			{"language", "Accept-Language", []string{"de", "en", "de,en;q=0.5"}},
 		} {
 			path := fmt.Sprintf("/%s/%d", tt.page, len(args))
 			for range 2 {

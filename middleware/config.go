@@ -70,6 +70,8 @@ func resolve(o Options) (*config, error) {
 	case o.StatusHeader == "-":
 	case !field.IsToken(o.StatusHeader):
 		bad.add("StatusHeader", o.StatusHeader, `must be a header field name, "-" for none, or empty for `+trace.DefaultStatusHeader)
+	case takenHeader(http.CanonicalHeaderKey(o.StatusHeader)):
+		bad.add("StatusHeader", o.StatusHeader, "means something else in HTTP; use a name of your own")
 	default:
 		c.statusHeader = http.CanonicalHeaderKey(o.StatusHeader)
 	}
@@ -92,6 +94,17 @@ func resolve(o Options) (*config, error) {
 	duration("UnshareableFor", &c.UnshareableFor, DefaultUnshareableFor, true)
 	c.def = resolveRoute("Default", &o.Default, resolveTargets(o.Targets, &bad), &bad)
 	return c, errors.Join(bad...)
+}
+
+// takenHeader reports whether a field has a meaning that the status word would
+// destroy.
+func takenHeader(name string) bool {
+	switch name {
+	case "Age", "Cache-Control", "Cache-Status", "Connection", "Date", "Etag", "Expires", "Last-Modified",
+		"Location", "Set-Cookie", "Trailer", "Transfer-Encoding", "Upgrade", "Vary":
+		return true
+	}
+	return strings.HasPrefix(name, "Content-")
 }
 
 func resolveTargets(names []string, bad *problems) []string {

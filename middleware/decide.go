@@ -140,6 +140,9 @@ func (f *fetch) publish() bool {
 	if !f.keeping {
 		hd.fill.Forgo()
 	}
+	if f.supersedes(d) {
+		f.h.store.DeleteObject(f.stale)
+	}
 	verdict := flight.Released
 	if d.ShareOnce {
 		verdict = flight.Shared
@@ -161,6 +164,22 @@ func (f *fetch) publish() bool {
 	}
 	if verdict == flight.Shared {
 		f.watch()
+	}
+	return true
+}
+
+// supersedes reports whether a response that isn't stored takes the place of the
+// stale one all the same: the origin has said something newer, and that it's for
+// nobody else or gone must not be answered with the old one. Errors, and reasons
+// that lie in this client's request, say nothing about the old one.
+func (f *fetch) supersedes(d *rfc9111.Decision) bool {
+	if f.stale == nil || d.Store || f.status >= 500 {
+		return false
+	}
+	switch d.Reason {
+	case rfc9111.HasAuthorization, rfc9111.AuthorizationNotShared, rfc9111.HasCookie,
+		rfc9111.NoStoreRequested, rfc9111.ProvokedWithoutLifetime, rfc9111.PartialContent:
+		return false
 	}
 	return true
 }

@@ -162,3 +162,30 @@ func TestReflectedHostIsKeyed(t *testing.T) {
 		r.is(t, missed("<a href=//example.com/>", 60))
 	})
 }
+
+// Who waited for another's response gets it as it would be stored: without the
+// fields that are for the first client alone.
+func TestWaiterGetsNoFieldsForOneRecipient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := testnet.NewGate()
+		slow := text("page", `public, max-age=60, private="X-Mine"`, "X-Mine", "secret", "X-All", "all")
+		slow.Gate = gate
+		s := newSite(t, Options{}, slow)
+		headers := make(chan http.Header, 2)
+		for range 2 {
+			go func() {
+				w := recorder()
+				s.h.ServeHTTP(w, request("GET", "/"))
+				headers <- w.Header()
+			}()
+			synctest.Wait()
+		}
+		gate.Open()
+		for range 2 {
+			h := <-headers
+			require.Equal(t, "all", h.Get("X-All"))
+			require.Equal(t, h.Get("Weir-Cache-Status") == "MISS", h.Get("X-Mine") != "")
+		}
+		s.asked(1)
+	})
+}

@@ -229,3 +229,15 @@ func TestRevalidationOfOneVariant(t *testing.T) {
 		s.asked(3)
 	})
 }
+
+// The Age of a 304, which another cache sent, counts for the new lifetime.
+func TestAgeOfA304Counts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, Options{}, public("page", "Etag", `"v1"`), testnet.Text(304, "", "Etag", `"v1"`, "Age", "20"))
+		s.get("/")
+		after(time.Minute)
+		s.get("/")
+		r := s.get("/")
+		r.is(t, hit("page", 40, 20))
+	})
+}
