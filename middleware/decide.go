@@ -171,9 +171,10 @@ func (f *fetch) publish() bool {
 // supersedes reports whether a response that isn't stored takes the place of the
 // stale one all the same: the origin has said something newer, and that it's for
 // nobody else or gone must not be answered with the old one. Errors, and reasons
-// that lie in this client's request, say nothing about the old one.
+// that lie in this client's request, say nothing about the old one; and one that
+// is still fresh was only passed over because this client wanted so.
 func (f *fetch) supersedes(d *rfc9111.Decision) bool {
-	if f.stale == nil || d.Store || f.status >= 500 {
+	if f.stale == nil || d.Store || f.status >= 500 || f.stale.Life.TTL(d.Life.ReceivedAt) > 0 {
 		return false
 	}
 	switch d.Reason {

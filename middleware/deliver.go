@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -192,6 +193,7 @@ func (s *stream) body() {
 	defer s.reader.Close()
 	limit := newStallLimit(x)
 	defer limit.end()
+	s.flushHead(limit.rc)
 	for s.left != 0 {
 		p, err := s.reader.Next(x.r.Context())
 		if err == io.EOF {
@@ -215,6 +217,23 @@ func (s *stream) body() {
 			_ = limit.rc.Flush() // a writer that can't is one that doesn't buffer
 			limit.end()          // the origin's pauses aren't the client's
 		}
+	}
+}
+
+// headPatience is how long a head waits for the first byte to go out with it.
+const headPatience = time.Millisecond
+
+// flushHead sends the head by itself if the body isn't there at once: the
+// handler flushed it, so the client is meant to have it.
+func (s *stream) flushHead(rc *http.ResponseController) {
+	if s.left == 0 || s.reader.More() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.x.r.Context(), headPatience)
+	defer cancel()
+	size, _ := s.head.fill.Progress()
+	if _, _, err := s.head.fill.WaitSize(ctx, size+1); err != nil {
+		_ = rc.Flush()
 	}
 }
 

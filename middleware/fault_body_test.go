@@ -335,7 +335,7 @@ func TestLongWriteIsNotAStall(t *testing.T) {
 // The same over a real socket, with a short limit.
 func TestStalledSocketIsCutOffAndOthersFinish(t *testing.T) {
 	body := strings.Repeat("0123456789abcdef", 1<<19)
-	r := newRealRig(t, Options{StallTimeout: 3 * time.Second}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	r := newRealRig(t, Options{StallTimeout: 10 * time.Second}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		goodFor60(w.Header())
 		_, _ = io.WriteString(w, body)
 	}))
@@ -352,7 +352,7 @@ func TestStalledSocketIsCutOffAndOthersFinish(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.records) == 4
-	}, 20*time.Second, 10*time.Millisecond, "the stalled request ends")
+	}, 40*time.Second, 10*time.Millisecond, "the stalled request ends")
 	gone := 0
 	for _, rec := range r.records {
 		if rec.Outcome == trace.ClientGone {

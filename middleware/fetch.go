@@ -62,7 +62,6 @@ const refreshBackoff = 5 * time.Second
 var (
 	errFetchTimeout = errors.New("middleware: the response's head didn't come in time")
 	errStalled      = errors.New("middleware: the response's body made no progress")
-	errClosing      = errors.New("middleware: closing")
 	errDiscarded    = errors.New("middleware: the response's body isn't wanted")
 	errBroken       = errors.New("middleware: the response broke off")
 )
@@ -80,14 +79,15 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 	}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.makeRequest(x)
-	fl.OnAbandon(f.cancel)
+	// The plain cause, which httputil.ReverseProxy knows and doesn't log.
+	fl.OnAbandon(func(error) { f.cancel(context.Canceled) })
 	return f
 }
 
 // start runs the fetch.
 func (f *fetch) start() {
 	f.setDeadline()
-	stop := context.AfterFunc(f.h.closing, func() { f.cancel(errClosing) })
+	stop := context.AfterFunc(f.h.closing, func() { f.cancel(context.Canceled) })
 	f.h.fetches.Go(func() {
 		defer stop()
 		f.run()

@@ -3,6 +3,8 @@ package middleware
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,8 +28,9 @@ func TestThousandRequestsMakeOneFetchAndReadItAsItArrives(t *testing.T) {
 		require.Equal(t, 1, origin.Total())
 		head.Open()
 		synctest.Wait()
-		for _, c := range calls {
+		for i, c := range calls {
 			status, body := c.sofar()
+			if status == 0 { c.mu.Lock(); t.Log("DBG", i, c.err, origin.Total()); c.mu.Unlock(); buf := make([]byte, 8<<20); buf = buf[:runtime.Stack(buf, true)]; _ = os.WriteFile("/tmp/stack.txt", buf, 0o644) }
 			require.Equal(t, "200 first ", fmt.Sprint(status, " ", body))
 		}
 		rest.Open()

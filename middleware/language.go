@@ -51,5 +51,9 @@ func (x *exchange) inPreferredLanguage(names []string) *store.Object {
 	if o == nil || o.Selecting != string(x.route.spec.AppendSelecting(nil, names, only)) {
 		return nil
 	}
+	// An ordinary variant for this preference may be in any language.
+	if said, _ := o.Header.Get("Content-Language"); !strings.EqualFold(said, tag) {
+		return nil
+	}
 	return o
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/weirhttp/weir/internal/rfc9110"
 )
 
 // passWriter is the client's ResponseWriter with the cache's fields added to
@@ -19,6 +21,8 @@ type passWriter struct {
 	wrote bool
 	outer http.Header  // what outer handlers had set, where only the handler's own counts
 	post  *postCapture // nil unless the response may answer later GETs
+
+	answered bool // a stored response was the answer; the handler's isn't sent
 }
 
 var _ interface {
@@ -36,6 +40,12 @@ func (p *passWriter) Header() http.Header { return p.w.Header() }
 
 // WriteHeader sends the head, with the cache's fields if it's the final one.
 func (p *passWriter) WriteHeader(status int) {
+	if rfc9110.OriginFailed(status) {
+		p.standInForHead(false)
+	}
+	if p.answered {
+		return
+	}
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if x := p.x.Load(); x != nil {
@@ -47,6 +57,9 @@ func (p *passWriter) WriteHeader(status int) {
 
 func (p *passWriter) Write(b []byte) (int, error) {
 	p.implicit()
+	if p.answered {
+		return len(b), nil
+	}
 	n, err := p.w.Write(b)
 	p.post.add(b[:n], err)
 	p.count(int64(n))
@@ -55,10 +68,10 @@ func (p *passWriter) Write(b []byte) (int, error) {
 
 // WriteString is Write without a copy where the client's writer has that.
 func (p *passWriter) WriteString(s string) (int, error) {
-	if p.post != nil {
+	p.implicit()
+	if p.post != nil || p.answered {
 		return p.Write([]byte(s))
 	}
-	p.implicit()
 	n, err := io.WriteString(p.w, s)
 	p.count(int64(n))
 	return n, err
@@ -67,7 +80,7 @@ func (p *passWriter) WriteString(s string) (int, error) {
 // ReadFrom hands the source to the client's writer, so that sendfile works.
 func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
 	p.implicit()
-	if p.post != nil {
+	if p.post != nil || p.answered {
 		return io.Copy(struct{ io.Writer }{p}, src)
 	}
 	var n int64

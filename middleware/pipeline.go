@@ -13,6 +13,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := begin(h, w, r)
 	defer x.end()
 
+	if r.Method == "PRI" { // the preface of HTTP/2 where it isn't spoken
+		x.refuse(http.StatusHTTPVersionNotSupported, whyPreface)
+		return
+	}
 	if why := x.classify(); why != "" {
 		x.pass(trace.Bypass, x.bypassForward(), why)
 		return

@@ -17,6 +17,7 @@ const (
 	whyPrecondition reason = "the request has a precondition that only the origin can judge"
 	whyFarRange     reason = "the range starts too far into the object to fetch all of it"
 	whyRange        reason = "the route hands ranges to the origin"
+	whyPreface      reason = "the connection speaks HTTP/2, which this server doesn't without TLS"
 	whyLargeRange   reason = "the object is too large to be stored, so its ranges come from the origin"
 )
 

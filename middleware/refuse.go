@@ -35,6 +35,9 @@ func ProxyErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 			f.reported = err
 			return
 		}
+		if p, ok := u.(*passWriter); ok && p.standInForHead(true) {
+			return
+		}
 		wrapped, ok := u.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
 			break

@@ -20,7 +20,9 @@ func (x *exchange) setStatus(h http.Header, room []string) {
 	c := x.rec.CacheStatus()
 	if x.debug {
 		c.Detail = x.rec.Cache.Reason
-		c.Key = cachekey.Key(x.key).Short()
+		if x.key != (store.Key{}) {
+			c.Key = cachekey.Key(x.key).Short()
+		}
 	}
 	var buf [160]byte
 	x.setStatusText(h, room, string(trace.AppendCacheStatus(buf[:0], x.h.cfg.Name, &c)))

@@ -27,7 +27,7 @@ func TestAllocations(t *testing.T) {
 		"miss":             {0, func() { s.Get(missing) }},
 		"Block.CopyTo":     {1, func() { b.CopyTo(h, 4) }},
 		"Block.Get":        {0, func() { b.Get("Vary"); b.Get("None") }},
-		"Block.Values":     {0, func() { b.Values() }},
+		"Block.Values":     {0, func() { _ = b.Values() }},
 		"Weight":           {0, func() { _ = plainObject.Weight() }},
 	} {
 		assert.Equal(t, tt.want, testing.AllocsPerRun(1000, tt.f), name)

@@ -10,7 +10,9 @@
 // variant key, and the primary key then leads to an [Index] that names the
 // sets of selecting header fields seen, newest first; the caller makes the
 // variant key for each set and asks again. Bounds: MaxVariants objects for one
-// primary key, the oldest out; eight sets of names.
+// primary key, the oldest out; eight sets of names. A variant is found only as
+// long as the index lives that it was stored with: one whose index was evicted
+// is a miss, since a purge of the primary key wouldn't find it.
 //
 // A [Store] puts objects into its memory tier, which is bounded by bytes.
 // Objects that no tier can take are rejected with a reason, never an error.

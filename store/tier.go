@@ -9,8 +9,8 @@ type Tier interface {
 	// Get returns the object kept under k. It counts as a use of it.
 	Get(k Key) (*Object, bool)
 	// Put keeps o under o.Key, replacing what was there, or says why not; then
-	// what was there stays. The
-	// tier may drop any object at any time to stay within its bound.
+	// what was there stays. The tier may drop any object at any time to stay
+	// within its bound.
 	Put(o *Object) Rejection
 	// Delete forgets k and reports whether it was there.
 	Delete(k Key) bool

@@ -35,7 +35,9 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		ForceAttemptHTTP2:     true,
+		// More is nothing that a client would take.
+		MaxResponseHeaderBytes: 256 << 10,
+		ForceAttemptHTTP2:      true,
 		// The visitor negotiates the coding; the cache keys it by Vary.
 		DisableCompression: true,
 	}
