@@ -104,7 +104,7 @@ func canonicalHost(host string) string {
 // validHost refuses what can't be a host, to catch URLs and wildcards that would
 // purge nothing.
 func validHost(host string) bool {
-	if host == "" || len(host) > MaxHostBytes {
+	if host == "" || host[0] == ':' || len(host) > MaxHostBytes {
 		return false
 	}
 	for i := range len(host) {
@@ -121,7 +121,8 @@ func canonicalOrigin(origin string) (string, bool) {
 	if !ok || scheme != "http" && scheme != "https" {
 		return "", false
 	}
-	return originOf(scheme, host), validHost(host)
+	origin = originOf(scheme, host)
+	return origin, validHost(origin[len(scheme)+len("://"):])
 }
 
 func originOf(scheme, host string) string {
