@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 const childEnv = "WEIR_PURGE_TEST_JOURNAL"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 		killedChild(path, os.Getenv(childEnv+"_SYNC") == "os")
 		return
 	}
-	os.Exit(m.Run())
+	testnet.MainCheck(m)
 }
 
 // killedChild purges and says so after each, until it is killed.

@@ -2,6 +2,7 @@ package purge
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,6 +230,39 @@ func TestConcurrentChecks(t *testing.T) {
 			}
 		})
 	}
+	wg.Wait()
+}
+
+// Checks of a response while it is being purged: whatever they say meanwhile, they
+// don't make it remember that it passed. The call has many selectors, so that the
+// purge takes a while.
+func TestCheckDuringPurge(t *testing.T) {
+	l := mustNew(t, Options{Rate: -1})
+	const rounds = 300
+	var current atomic.Pointer[Subject]
+	current.Store(page(l, "/", "last"))
+	call := make([]Selector, 200)
+	for i := range call {
+		call[i] = tagged(fmt.Sprint(i))
+	}
+	call[len(call)-1] = tagged("last")
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	wg.Go(func() {
+		for !stop.Load() {
+			l.Check(current.Load())
+		}
+	})
+	for range rounds {
+		s := page(l, "/", "last")
+		current.Store(s)
+		runtime.Gosched()
+		mustAdd(t, l, call...)
+		if !assert.Equal(t, Gone, l.Check(s)) {
+			break
+		}
+	}
+	stop.Store(true)
 	wg.Wait()
 }
 

@@ -152,11 +152,8 @@ func TestModel(t *testing.T) {
 				}
 				i := w.IntN(len(stored))
 				want, got := model.check(stored[i]), l.Check(subjects[i])
-				if most == 0 {
-					require.Equal(t, want, got, "seed %d: %+v", seed, stored[i])
-				} else {
-					require.GreaterOrEqual(t, got, want, "seed %d: %+v", seed, stored[i])
-				}
+				require.GreaterOrEqual(t, got, want, "seed %d: %+v", seed, stored[i])
+				require.True(t, most > 0 || got == want, "seed %d: %+v", seed, stored[i])
 				if got == Gone || w.IntN(30) == 0 {
 					last := len(stored) - 1
 					stored[i], subjects[i] = stored[last], subjects[last]

@@ -184,7 +184,7 @@ func (s *Selector) canonical() *SelectorError {
 			return bad(f.name, "means nothing for "+s.Kind.String()+": leave it out or use another kind")
 		}
 		if f.used && !f.full && f.name != "zone" && f.name != "query" && (f.name != "tag" || s.Kind != Group) {
-			return bad(f.name, s.Kind.String()+" needs it")
+			return bad(f.name, "kind "+s.Kind.String()+" needs one")
 		}
 	}
 	if field, reason := s.normalize(); reason != "" {
