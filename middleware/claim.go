@@ -38,14 +38,15 @@ func (x *exchange) claim(f *found, v *verdict) attendance {
 		return a
 	case flight.Alone:
 		a.flight = x.h.flights.Solo(f.claim, x.lane())
-	case flight.Leader:
-		// Another leader may have come and gone since the lookup.
-		again := x.lookup()
-		if w := x.judge(&again); again.object != nil && w.act == serveStored && again.object != f.object {
-			a.flight.Finish(&head{kind: supplied}) // whoever waits looks again, as x does
-			return a
-		}
 	}
+	// From here on a purge finds the flight. What is stored may have been purged
+	// or replaced since the lookup: another leader may have come and gone.
+	again := x.lookup()
+	if again.object != f.object && role == flight.Leader && x.judge(&again).act == serveStored {
+		a.flight.Finish(&head{kind: supplied}) // whoever waits looks again, as x does
+		return a
+	}
+	f.object = again.object
 	a.fetch = x.h.newFetch(x, a.flight, f.object)
 	x.rec.Cache.Dropped = append(x.rec.Cache.Dropped, a.fetch.dropped...)
 	a.fetch.start()
