@@ -16,8 +16,7 @@ import (
 
 // deliver answers with what came of a fetch: the leader's answer, and that of
 // everyone who waited for it.
-func (x *exchange) deliver(a attendance, hd *head) {
-	defer a.leave()
+func (x *exchange) deliver(a *attendance, hd *head) {
 	leader := a.fetch != nil
 	x.rec.ForwardStatus = hd.status
 	switch hd.kind {

@@ -26,8 +26,7 @@ func (x *exchange) refresh(stale *store.Object) {
 		if now, _ := x.h.store.Get(stale.Key); now != stale {
 			fl.Finish(&head{kind: supplied}) // it has just been replaced, or purged
 		} else {
-			f := x.h.newFetch(x, fl, stale)
-			f.start()
+			x.lead(fl, stale)
 		}
 		fl.Leave(false)
 	case flight.Waiter:
