@@ -38,22 +38,38 @@ func (x *exchange) claim(f *found, v *verdict) attendance {
 		return a
 	case flight.Alone:
 		a.flight = x.h.flights.Solo(f.claim, x.lane())
-	case flight.Leader:
-		// Another leader may have come and gone since the lookup.
-		again := x.lookup()
-		if w := x.judge(&again); again.object != nil && w.act == serveStored && again.object != f.object {
-			a.flight.Finish(&head{kind: supplied}) // whoever waits looks again, as x does
-			return a
-		}
 	}
-	a.fetch = x.h.newFetch(x, a.flight, f.object)
+	// From here on a purge finds the flight. What is stored may have been purged
+	// or replaced since the lookup: another leader may have come and gone.
+	again := x.lookup()
+	if again.object != f.object && role == flight.Leader && x.judge(&again).act == serveStored {
+		a.flight.Finish(&head{kind: supplied}) // whoever waits looks again, as x does
+		return a
+	}
+	f.object = again.object
+	a.fetch = x.lead(a.flight, f.object)
 	x.rec.Cache.Dropped = append(x.rec.Cache.Dropped, a.fetch.dropped...)
-	a.fetch.start()
 	return a
 }
 
+// lead starts the fetch of a flight. Should a function of the application that
+// is part of the key rules panic, nobody waits for a fetch that never began.
+func (x *exchange) lead(fl *flight.Flight[*head], stale *store.Object) *fetch {
+	started := false
+	defer func() {
+		if !started {
+			fl.Finish(&head{kind: failed, errStatus: http.StatusBadGateway, reason: whyNoAnswer})
+			fl.Leave(false)
+		}
+	}()
+	f := x.h.newFetch(x, fl, stale)
+	f.start()
+	started = true
+	return f
+}
+
 // attend waits for the fetch's decision. It returns the head that x is to be
-// answered with, or nil if x is to look again; then x has left the flight.
+// answered with, or nil if x is to look again.
 func (a *attendance) attend(x *exchange) *head {
 	if a.fetch == nil {
 		return a.wait(x)
@@ -62,7 +78,11 @@ func (a *attendance) attend(x *exchange) *head {
 		select {
 		case <-a.flight.Decided():
 			_, hd := a.flight.Result()
-			a.arrive(hd)
+			if !a.arrive(hd) {
+				// Only a client that took no interim response for so long that it
+				// was cut off.
+				x.abort(trace.ClientGone)
+			}
 			a.sendInterims(x)
 			return hd
 		case in := <-a.fetch.interims:
@@ -94,7 +114,6 @@ func (a *attendance) wait(x *exchange) *head {
 	case <-a.flight.Decided():
 	case <-timer.C: // slow beats stuck
 		x.alone, x.now = true, time.Now()
-		a.leave()
 		return nil
 	case <-x.r.Context().Done():
 		return x.gone()
@@ -109,7 +128,6 @@ func (a *attendance) wait(x *exchange) *head {
 		}
 		a.flight.CloseToWaiters() // its first bytes are gone
 	}
-	a.leave()
 	x.looked()
 	return nil
 }

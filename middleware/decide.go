@@ -207,6 +207,8 @@ func (f *fetch) checkKept() {
 		if tooLarge {
 			f.tooLarge()
 		}
+		f.failed.Store(true) // as a refresh it comes to nothing
+		f.holdRefresh()      // before somebody else can lead
 		f.flight.SetKeep(flight.KeepNot)
 	}
 }

@@ -16,8 +16,7 @@ import (
 
 // deliver answers with what came of a fetch: the leader's answer, and that of
 // everyone who waited for it.
-func (x *exchange) deliver(a attendance, hd *head) {
-	defer a.leave()
+func (x *exchange) deliver(a *attendance, hd *head) {
 	leader := a.fetch != nil
 	x.rec.ForwardStatus = hd.status
 	switch hd.kind {
@@ -226,12 +225,12 @@ const headPatience = time.Millisecond
 // flushHead sends the head by itself if the body isn't there at once: the
 // handler flushed it, so the client is meant to have it.
 func (s *stream) flushHead(rc *http.ResponseController) {
+	size, _ := s.head.fill.Progress() // first: what comes after More counts
 	if s.left == 0 || s.reader.More() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.x.r.Context(), headPatience)
 	defer cancel()
-	size, _ := s.head.fill.Progress()
 	if _, _, err := s.head.fill.WaitSize(ctx, size+1); err != nil {
 		_ = rc.Flush()
 	}

@@ -66,6 +66,9 @@ func (f *fetch) Write(p []byte) (int, error) {
 	}
 	if f.sniff && f.head == nil {
 		// Like net/http, which looks at what several small writes make together.
+		if f.ctx.Err() != nil {
+			return 0, context.Cause(f.ctx)
+		}
 		f.held = append(f.held, p...)
 		if n := declaredLength(f.sniffed, f.status); len(f.held) < sniffLength && (n < 0 || int64(len(f.held)) < n) {
 			return len(p), nil

@@ -72,8 +72,11 @@ func (m *Middleware) forget(key store.Key) {
 // headAnswered lets an answer to HEAD freshen the stored response to GET, or
 // make it invalid (RFC 9111 §4.3.5).
 func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
-	found := x.lookup()
-	o := found.object
+	// The refresh is a fetch whose body is already here. Its flight comes first, so
+	// that a purge finds it like any other.
+	fl := x.h.flights.Solo(flight.Key{Primary: x.key}, x.lane())
+	defer fl.Finish(nil)
+	o := x.lookup().object
 	if o == nil || o.Status != http.StatusOK {
 		return
 	}
@@ -82,10 +85,6 @@ func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
 	case rfc9111.HeadInvalidates:
 		x.h.store.DeleteObject(o)
 	case rfc9111.HeadRefreshes:
-		// The refresh is a fetch whose body is already here; a purge finds it
-		// like any other.
-		fl := x.h.flights.Solo(flight.Key{Primary: x.key}, x.lane())
-		defer fl.Finish(nil)
 		f := &fetch{h: x.h, flight: fl, route: x.route, key: x.key, req: x.r, asked: x.r.Header, judged: x.r.Header, requestedAt: asked}
 		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(asked) {
 			f.keep(fresh)

@@ -43,12 +43,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			x.refuse(http.StatusGatewayTimeout, v.reason)
 			return
 		}
-		a := x.claim(&found, &v)
-		head := a.attend(x)
-		if head == nil {
-			continue // what came of it isn't for x, or not yet: look again
+		if a := x.claim(&found, &v); x.answer(&a) {
+			return
 		}
-		x.deliver(a, head)
-		return
 	}
+}
+
+// answer waits for what comes of a fetch and answers with it. It returns false
+// if that isn't for x, or not yet: then x looks again.
+func (x *exchange) answer(a *attendance) bool {
+	defer a.leave()
+	head := a.attend(x)
+	if head == nil {
+		return false
+	}
+	x.deliver(a, head)
+	return true
 }

@@ -23,11 +23,10 @@ func (x *exchange) refresh(stale *store.Object) {
 	fl, role := flights.Claim(key, x.lane(), x.now)
 	switch role {
 	case flight.Leader:
-		if now, _ := x.h.store.Get(stale.Key); now != nil && now != stale {
-			fl.Finish(&head{kind: supplied}) // somebody has just done it
+		if now, _ := x.h.store.Get(stale.Key); now != stale {
+			fl.Finish(&head{kind: supplied}) // it has just been replaced, or purged
 		} else {
-			f := x.h.newFetch(x, fl, stale)
-			f.start()
+			x.lead(fl, stale)
 		}
 		fl.Leave(false)
 	case flight.Waiter:

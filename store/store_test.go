@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -228,66 +229,58 @@ func TestStats(t *testing.T) {
 	assert.Zero(t, s.Stats().FillBytes)
 }
 
-// Random programs against a map. Nothing is evicted: the store is large.
+// primaryModel is what is stored for one primary key.
+type primaryModel struct {
+	whole    *Object
+	variants []*Object // in the order of storing
+}
+
+func (m *primaryModel) add(o *Object, bound int) {
+	rest := slices.DeleteFunc(m.variants, func(v *Object) bool { return v.Key == o.Key })
+	rest = append(rest, o)
+	m.whole, m.variants = nil, rest[max(0, len(rest)-bound):]
+}
+
+// Random programs against a list. Nothing is evicted: the store is large.
 func TestStorePrograms(t *testing.T) {
-	type state struct {
-		whole    *Object
-		variants []*Object // in the order of storing
-	}
+	variantKey := func(n, i int) Key { return key(1000 + 10*n + i) }
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		bound := 1 + rnd.IntN(5)
 		s := newStore(t, Options{MaxVariants: bound})
-		model := map[Key]*state{}
+		var model [3]primaryModel
 		for range 250 {
-			n := rnd.IntN(3)
-			p := key(n)
-			m := model[p]
-			if m == nil {
-				m = new(state)
-				model[p] = m
-			}
+			n := rnd.IntN(len(model))
+			m, p := &model[n], key(n)
 			switch rnd.IntN(6) {
 			case 0:
 				m.whole, m.variants = plain(p, rnd.IntN(100)), nil
-				s.Put(m.whole)
-			case 1, 2, 3:
-				o := variant(p, key(1000+10*n+rnd.IntN(8)), 5, fmt.Sprint(rnd.IntN(3)))
-				rest := m.variants[:0:0]
-				for _, v := range m.variants {
-					if v.Key != o.Key {
-						rest = append(rest, v)
-					}
-				}
-				rest = append(rest, o)
-				m.whole, m.variants = nil, rest[max(0, len(rest)-bound):]
-				s.Put(o)
-			case 4:
+				require.Equal(t, Kept, s.Put(m.whole))
+			case 1:
 				require.Equal(t, m.whole != nil || m.variants != nil, s.Delete(p))
-				*m = state{}
-			case 5:
+				*m = primaryModel{}
+			case 2:
 				if m.whole != nil {
 					s.DeleteObject(m.whole)
 					m.whole = nil
 				}
+			default:
+				o := variant(p, variantKey(n, rnd.IntN(8)), 5, fmt.Sprint(rnd.IntN(3)))
+				m.add(o, bound)
+				require.Equal(t, Kept, s.Put(o))
 			}
-			for n := range 3 {
-				m := model[key(n)]
-				if m == nil {
-					m = new(state)
-				}
+			for n, m := range model {
 				o, x := s.Get(key(n))
-				require.Same(t, m.whole, o)
-				require.Equal(t, m.variants != nil, x != nil)
+				if o != m.whole || (x != nil) != (m.variants != nil) {
+					t.Fatalf("key %d: object %p, index %v; should be %p, %v", n, o, x, m.whole, m.variants != nil)
+				}
 				for i := range 8 {
-					var want *Object
-					for _, v := range m.variants {
-						if v.Key == key(1000+10*n+i) {
-							want = v
-						}
+					k := variantKey(n, i)
+					want := slices.IndexFunc(m.variants, func(v *Object) bool { return v.Key == k })
+					got, _ := s.Get(k)
+					if (got != nil) != (want >= 0) || got != nil && got != m.variants[want] {
+						t.Fatalf("key %d, variant %d: %v, should be number %d", n, i, got, want)
 					}
-					got, _ := s.Get(key(1000 + 10*n + i))
-					require.Same(t, want, got)
 				}
 			}
 		}

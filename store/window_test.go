@@ -168,7 +168,9 @@ func TestMemoryOfALongBodyIsBounded(t *testing.T) {
 		for range size / piece {
 			require.NoError(t, f.Append(t.Context(), data))
 			f.check(t)
+			f.mu.Lock()
 			most = max(most, f.retained)
+			f.mu.Unlock()
 		}
 		require.NoError(t, f.End())
 		assert.LessOrEqual(t, most, int64(DefaultFillBytes/4))
