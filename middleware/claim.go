@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 	"github.com/weirhttp/weir/trace"
@@ -165,6 +166,10 @@ func (x *exchange) looked() {
 func (x *exchange) accepts(f *flight.Flight[*head], hd *head) bool {
 	if hd.kind == staleError {
 		return x.mayShare(&hd.object.Life)
+	}
+	if hd.subject.Seq() < x.seq && x.h.purges.list.Check(hd.subject) == purge.Gone {
+		f.CloseToWaiters() // purged before x came
+		return false
 	}
 	names, life := hd.decision.VaryNames, &hd.decision.Life
 	if len(names) > 0 && !x.selects(names, hd.selecting) {

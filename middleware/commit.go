@@ -40,7 +40,7 @@ func (f *fetch) storeBody() reason {
 		Key: f.variantKey(names), Primary: f.key, Status: hd.status,
 		Header: hd.common, Trailer: store.EncodeBlock(hd.trailer), Body: body,
 		VaryNames: names, Selecting: hd.selecting,
-		RequestedAt: f.requestedAt, Life: hd.decision.Life, Length: strconv.Itoa(len(body)),
+		RequestedAt: f.requestedAt, Attached: hd.subject, Life: hd.decision.Life, Length: strconv.Itoa(len(body)),
 	}
 	if !f.keep(o) {
 		if f.flight.Doomed() {

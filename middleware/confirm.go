@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 )
@@ -16,13 +17,14 @@ import (
 // it came too late.
 func (f *fetch) confirm() bool {
 	stored := f.stale.Header.Header()
-	if !rfc9111.NotModifiedFits(stored, f.header) {
+	if !rfc9111.NotModifiedFits(stored, f.header) || f.h.verdict(f.stale) == purge.Gone {
+		// A purge while the origin was asked: what it confirmed is gone, too.
 		f.mismatch = true
 		return false
 	}
 	object, decision := f.freshened(f.stale, stored, f.header)
 	hd := &head{
-		kind: confirmed, status: http.StatusNotModified, object: object, decision: decision, receivedAt: decision.Life.ReceivedAt,
+		kind: confirmed, status: http.StatusNotModified, object: object, subject: object.Attached.(*purge.Subject), decision: decision, receivedAt: decision.Life.ReceivedAt,
 		selecting: object.Selecting, reason: whyValidated, cookies: slices.Clone(f.header["Set-Cookie"]),
 	}
 	if f.route.policy.StoreSetCookie {
@@ -55,6 +57,7 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 	}
 	decision := f.rules(ruled, old.Status, now)
 	o := old.Freshened(merged, decision.Life, f.requestedAt)
+	o.Attached = f.subject(merged)
 	if !slices.Equal(o.VaryNames, decision.VaryNames) {
 		o.VaryNames, o.Key = decision.VaryNames, f.variantKey(decision.VaryNames)
 		o.Selecting = string(f.route.spec.AppendSelecting(nil, o.VaryNames, f.asked))
@@ -66,7 +69,7 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 // fetch began. It's looked at again afterwards, because a purge first dooms the
 // flight and then removes what is stored.
 func (f *fetch) keep(o *store.Object) bool {
-	if f.flight.Doomed() || f.h.store.Put(o) != store.Kept {
+	if f.flight.Doomed() || f.h.verdict(o) == purge.Gone || f.h.store.Put(o) != store.Kept {
 		return false
 	}
 	if f.flight.Doomed() {

@@ -34,6 +34,9 @@ func (f *fetch) makeHead(h http.Header) *head {
 	if len(d.VaryNames) > 0 {
 		hd.selecting = string(f.route.spec.AppendSelecting(nil, d.VaryNames, f.asked))
 	}
+	if d.Store || d.ShareOnce {
+		hd.subject = f.subject(h)
+	}
 	hd.announced = announced(h["Trailer"])
 	hd.full = store.EncodeBlock(h, "Content-Length", "Transfer-Encoding", "Trailer")
 	switch {

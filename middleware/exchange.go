@@ -30,6 +30,7 @@ type exchange struct {
 	r     *http.Request
 	route *route
 	now   time.Time
+	seq   uint64 // purges before x came
 
 	facts     facts
 	asked     rfc9111.RequestDirectives
@@ -58,6 +59,7 @@ func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
 	x.h, x.w, x.r = h, w, r
 	x.route = h.cfg.def
 	x.now = time.Now()
+	x.seq = h.purges.list.Now()
 	x.rec = &x.ownRec
 	if rec := trace.FromContext(r.Context()); rec != nil {
 		x.rec = rec

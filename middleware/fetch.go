@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 	"github.com/weirhttp/weir/trace"
@@ -34,6 +35,9 @@ type fetch struct {
 	stale       *store.Object // to be validated, or to stand in
 	conditional bool          // the request carries stale's validators
 	requestedAt time.Time
+	seq         uint64 // purges before the request was sent
+	scheme      string // of the target, as the client meant it
+	host        string
 	dropped     []string
 
 	interims chan interim
@@ -97,7 +101,7 @@ func (f *fetch) start() {
 // setDeadline notes that the request is sent now, and bounds the time until
 // the response's head.
 func (f *fetch) setDeadline() {
-	f.requestedAt = time.Now()
+	f.requestedAt, f.seq = time.Now(), f.h.purges.list.Now()
 	if d := f.h.cfg.FetchTimeout; d > 0 {
 		f.dog.set(d, f.timeOut)
 	}
@@ -220,7 +224,7 @@ func (f *fetch) timeOut() {
 // says that there was no response at all. Those who come later ask the origin
 // themselves: what stands in may not be allowed to any more.
 func (f *fetch) standIn(unreachable bool) (stood, first bool) {
-	if f.stale == nil {
+	if f.stale == nil || f.h.verdict(f.stale) == purge.Gone {
 		return false, false
 	}
 	allowed := rfc9111.StaleIfError

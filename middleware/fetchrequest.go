@@ -50,6 +50,8 @@ func (f *fetch) makeRequest(x *exchange) {
 		}
 		f.conditional = tag != "" || modified != ""
 	}
+	target := x.target()
+	f.scheme, f.host = target.Scheme, target.Host
 	f.req = r
 }
 

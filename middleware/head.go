@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/trace"
 )
@@ -25,6 +26,7 @@ type head struct {
 	selecting  string // canonical text of the selecting fields of the request
 	announced  []string
 
+	subject *purge.Subject // what purges select the response by
 	object  *store.Object // the stored response that is the answer instead
 	cookies []string      // Set-Cookie of a 304, for the leader alone
 	reason  reason

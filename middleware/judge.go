@@ -40,7 +40,11 @@ func (x *exchange) mayShare(l *rfc9111.Life) bool {
 func (x *exchange) judge(f *found) verdict {
 	v := verdict{forward: trace.ForwardURIMiss, reason: whyAbsent}
 	if f.object != nil {
-		j := rfc9111.Judge(&f.object.Life, x.asked, &x.route.policy, x.now)
+		life := &f.object.Life
+		if f.soft {
+			life = expired(life, x.now)
+		}
+		j := rfc9111.Judge(life, x.asked, &x.route.policy, x.now)
 		switch j.Use {
 		case rfc9111.UseFresh:
 			return verdict{act: serveStored, status: trace.Hit, reason: reason(j.Reason.String()), ttl: j.TTL}
@@ -77,6 +81,13 @@ func (x *exchange) judge(f *found) verdict {
 		}
 	}
 	return v
+}
+
+// expired is a life that has just ended.
+func expired(l *rfc9111.Life, now time.Time) *rfc9111.Life {
+	e := *l
+	e.Lifetime = min(e.Lifetime, e.Age(now))
+	return &e
 }
 
 // rangeToOrigin returns the reason to hand a range request on as it is, or

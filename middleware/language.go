@@ -33,27 +33,28 @@ func (f *fetch) keepByLanguage(o *store.Object) {
 	alias := o.Freshened(o.Header.Header(), o.Life, o.RequestedAt)
 	alias.Key = store.Key(f.route.spec.WithVary(cachekey.Key(o.Primary), o.VaryNames, only))
 	alias.Selecting = selecting
+	alias.Attached = o.Attached
 	f.keep(alias)
 }
 
 // inPreferredLanguage returns the stored response in the language that x
 // prefers to all others, if the route selects so.
-func (x *exchange) inPreferredLanguage(names []string) *store.Object {
+func (x *exchange) inPreferredLanguage(names []string) (o *store.Object, soft bool) {
 	if !x.route.languages || !variesByLanguage(names) {
-		return nil
+		return nil, false
 	}
 	tag, ok := cachekey.PreferredLanguage(x.r.Header["Accept-Language"])
 	if !ok {
-		return nil
+		return nil, false
 	}
 	only := http.Header{"Accept-Language": {tag}}
-	o, _ := x.h.store.Get(store.Key(x.route.spec.WithVary(cachekey.Key(x.key), names, only)))
+	o, _, soft = x.get(store.Key(x.route.spec.WithVary(cachekey.Key(x.key), names, only)))
 	if o == nil || o.Selecting != string(x.route.spec.AppendSelecting(nil, names, only)) {
-		return nil
+		return nil, false
 	}
 	// An ordinary variant for this preference may be in any language.
 	if said, _ := o.Header.Get("Content-Language"); !strings.EqualFold(said, tag) {
-		return nil
+		return nil, false
 	}
-	return o
+	return o, soft
 }

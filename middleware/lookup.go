@@ -10,6 +10,7 @@ import (
 type found struct {
 	object  *store.Object // usable for this request by key, variant and credentials
 	varied  bool          // responses are stored, but none for these selecting fields
+	soft    bool          // it was purged softly: stale, however fresh
 	guarded bool          // one is stored, but not for a request with credentials
 	claim   flight.Key    // what to claim if it has to be fetched
 }
@@ -19,10 +20,10 @@ type found struct {
 // allocates nothing.
 func (x *exchange) lookup() found {
 	f := found{claim: flight.Key{Primary: x.key}}
-	object, index := x.h.store.Get(x.key)
+	object, index, soft := x.get(x.key)
 	switch {
 	case object != nil:
-		f.object = object
+		f.object, f.soft = object, soft
 	case index != nil:
 		f.varied = true
 		for i, names := range index.Sets {
@@ -32,12 +33,12 @@ func (x *exchange) lookup() found {
 			}
 			// The digest says that the selecting fields are the same; comparing
 			// them again costs little and rules out every mix-up.
-			if o, _ := x.h.store.Get(key); o != nil && x.selects(names, o.Selecting) {
-				f.object, f.varied, f.claim.Variant = o, false, key
+			if o, _, soft := x.get(key); o != nil && x.selects(names, o.Selecting) {
+				f.object, f.soft, f.varied, f.claim.Variant = o, soft, false, key
 				break
 			}
-			if o := x.inPreferredLanguage(names); o != nil {
-				f.object, f.varied, f.claim.Variant = o, false, o.Key
+			if o, soft := x.inPreferredLanguage(names); o != nil {
+				f.object, f.soft, f.varied, f.claim.Variant = o, soft, false, o.Key
 				break
 			}
 		}

@@ -19,6 +19,7 @@ type Middleware struct {
 	cfg     *config
 	store   *store.Store
 	flights flight.Group[*head]
+	purges  *purger
 	wraps   atomic.Int64
 
 	fetches sync.WaitGroup // goroutines of fetches under way
@@ -35,6 +36,9 @@ func New(o Options) (*Middleware, error) {
 		return nil, err
 	}
 	m := &Middleware{cfg: cfg, store: st}
+	if m.purges, err = newPurger(m, &cfg.Purge); err != nil {
+		return nil, err
+	}
 	m.closing, m.close = context.WithCancel(context.Background())
 	return m, nil
 }
@@ -68,7 +72,7 @@ func (m *Middleware) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return m.store.Close(ctx)
+		return errors.Join(m.store.Close(ctx), m.purges.list.Close(ctx))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

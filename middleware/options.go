@@ -44,6 +44,8 @@ type Options struct {
 	Store store.Options
 	// Default is the route of every request that no other route matches.
 	Default Route
+	// Purge says what can be purged, and by whom.
+	Purge PurgeOptions
 	// TrustedProxies are the peers whose forwarding fields (X-Forwarded-Host,
 	// X-Forwarded-Proto, Forwarded, ...) are believed: they make the scheme and
 	// host of the key. From any other peer such fields are removed. If it's

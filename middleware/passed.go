@@ -20,6 +20,7 @@ func (x *exchange) passedHead(status int, h, own http.Header, asked time.Time) {
 		x.headAnswered(status, own, asked)
 	case rfc9111.Invalidates(x.r.Method, status) && !x.route.cacheOff:
 		x.invalidate(h)
+		x.invalidateGroups(h)
 	}
 	x.rec.StatusCode, x.rec.ForwardStatus = status, status
 	x.setStatus(h, make([]string, ownFields))
@@ -85,7 +86,7 @@ func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
 	case rfc9111.HeadInvalidates:
 		x.h.store.DeleteObject(o)
 	case rfc9111.HeadRefreshes:
-		f := &fetch{h: x.h, flight: fl, route: x.route, key: x.key, req: x.r, asked: x.r.Header, judged: x.r.Header, requestedAt: asked}
+		f := &fetch{h: x.h, flight: fl, route: x.route, key: x.key, req: x.r, asked: x.r.Header, judged: x.r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
 		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(asked) {
 			f.keep(fresh)
 		}

@@ -17,6 +17,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(http.StatusHTTPVersionNotSupported, whyPreface)
 		return
 	}
+	if p := h.purges.method; p != nil && r.Method == PurgeMethod {
+		p.ServePurge(w, r)
+		return
+	}
 	if why := x.classify(); why != "" {
 		x.pass(trace.Bypass, x.bypassForward(), why)
 		return

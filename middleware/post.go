@@ -70,7 +70,7 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	}
 	fl := x.h.flights.Solo(flight.Key{Primary: key}, x.lane())
 	defer fl.Finish(nil)
-	f := &fetch{h: x.h, flight: fl, route: x.route, key: key, req: r, asked: r.Header, judged: r.Header, requestedAt: asked}
+	f := &fetch{h: x.h, flight: fl, route: x.route, key: key, req: r, asked: r.Header, judged: r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
 	d := f.rules(p.header, p.status, p.at)
 	if !d.Store || !d.Life.Source.Explicit() {
 		return
@@ -84,6 +84,7 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	if len(names) > 0 {
 		o.Selecting = string(x.route.spec.AppendSelecting(nil, names, r.Header))
 	}
+	o.Attached = f.subject(p.header)
 	if f.keep(o) {
 		x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
 	}

@@ -30,6 +30,9 @@ func (x *exchange) setStatus(h http.Header, room []string) {
 
 // setStatusText is setStatus with the Cache-Status member made already.
 func (x *exchange) setStatusText(h http.Header, room []string, member string) {
+	for _, name := range x.h.purges.strip {
+		delete(h, name)
+	}
 	// Each cache on the way adds its own; those nearer to the origin come
 	// first (RFC 9211 §2).
 	if upstream := h[trace.HeaderCacheStatus]; len(upstream) > 0 {

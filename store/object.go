@@ -39,6 +39,10 @@ type Object struct {
 	// RequestedAt is when the request for this response was sent to the
 	// origin: the instant that a purge is compared with.
 	RequestedAt time.Time
+	// Attached is whatever the owner of the store wants to keep with the object,
+	// such as what purges select it by. The store never looks at it. It isn't part
+	// of the weight.
+	Attached any
 	// Life tells how fresh the response is and what may be done when it isn't.
 	Life rfc9111.Life
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // Defaults of [Options].
@@ -86,6 +87,8 @@ type Store struct {
 	memory      *memory
 	maxVariants int
 	budget      Budget
+
+	purgedLazily atomic.Int64
 }
 
 // New makes a Store. The error, if any, joins a *ConfigError for each problem.
@@ -147,6 +150,13 @@ func (s *Store) Delete(primary Key) bool {
 	return ok
 }
 
+// DropPurged is DeleteObject for an object that turned out to be purged when it
+// was looked up.
+func (s *Store) DropPurged(o *Object) {
+	s.purgedLazily.Add(1)
+	s.DeleteObject(o)
+}
+
 // DeleteObject forgets o if it's still the one kept under its key.
 func (s *Store) DeleteObject(o *Object) {
 	s.memory.removeIf(o)
@@ -172,11 +182,16 @@ type Stats struct {
 	// FillBytes is the memory of the bodies being fetched now, MaxFillBytes
 	// its bound.
 	FillBytes, MaxFillBytes int64
+	// PurgedLazily counts the objects that were found purged when looked up.
+	PurgedLazily int64
 }
 
 // Stats returns the counters. They are read one by one, not at one instant.
 func (s *Store) Stats() Stats {
-	return Stats{Memory: s.memory.Stats(), FillBytes: s.budget.used.Load(), MaxFillBytes: s.budget.max}
+	return Stats{
+		Memory: s.memory.Stats(), FillBytes: s.budget.used.Load(), MaxFillBytes: s.budget.max,
+		PurgedLazily: s.purgedLazily.Load(),
+	}
 }
 
 // Close empties the store. Nothing may be called after it.

@@ -1,0 +1,155 @@
+package middleware
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
+	"github.com/weirhttp/weir/store"
+)
+
+// PurgeMethod is the request method by which the main listener purges, for peers
+// that [PurgeOptions].Authorise admits.
+const PurgeMethod = purge.Method
+
+// PurgeOptions say what stored responses can be purged by, and by whom.
+type PurgeOptions struct {
+	// List bounds what is remembered of purges, and names the journal that makes
+	// them survive a restart.
+	List purge.Options
+	// TagFields are the response header fields that carry tags, such as Cache-Tag
+	// or Surrogate-Key. nil means none. Groups (Cache-Groups, RFC 9875) always
+	// count.
+	TagFields []purge.TagField
+	// StripTagFields keeps TagFields from what clients see.
+	StripTagFields bool
+	// Authorise says who may purge with the PURGE method on the listener that
+	// serves visitors: [purge.FromPrefixes] for some networks, [purge.BearerToken]
+	// for a token. nil means nobody: then PURGE is a method like any other and the
+	// wrapped handler's affair. See [Middleware.PurgeAPI] for a listener of its own.
+	Authorise func(*http.Request) (who string, err error)
+}
+
+// purger is what a Middleware purges by.
+type purger struct {
+	list   *purge.List
+	tags   *purge.TagReader
+	strip  []string
+	method *purge.Handler // nil if PURGE isn't ours
+}
+
+func newPurger(m *Middleware, o *PurgeOptions) (*purger, error) {
+	tags, tagErr := purge.NewTagReader(o.TagFields...)
+	list, listErr := purge.New(o.List)
+	if err := errors.Join(tagErr, listErr); err != nil {
+		if list != nil {
+			_ = list.Close(context.Background())
+		}
+		return nil, err
+	}
+	p := &purger{list: list, tags: tags}
+	if o.StripTagFields {
+		p.strip = tags.Fields()
+	}
+	if o.Authorise != nil {
+		h, err := m.purgeHandler(p, o.Authorise, o.TagFields)
+		if err != nil {
+			_ = list.Close(context.Background())
+			return nil, err
+		}
+		p.method = h
+	}
+	return p, nil
+}
+
+func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (string, error), tags []purge.TagField) (*purge.Handler, error) {
+	return purge.NewHandler(purge.HandlerOptions{
+		List: p.list, Authorise: authorise, TagFields: tags, Logger: m.cfg.Logger, Keyed: m.keyed,
+	})
+}
+
+// PurgeAPI returns the JSON interface to purging, for a listener of its own: POST
+// purges, GET tells the state; see [purge.Handler]. It refuses everyone whom
+// authorise doesn't admit, and everyone if it's nil.
+func (m *Middleware) PurgeAPI(authorise func(*http.Request) (who string, err error)) (http.Handler, error) {
+	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields)
+}
+
+// Purge invalidates what the selectors match: everything whose fetch began
+// before. It takes microseconds, however much is stored; see [purge.List.Add].
+// The zone of the first handler made by Wrap is "", of the n-th its number.
+func (m *Middleware) Purge(ctx context.Context, selectors ...purge.Selector) (purge.Result, error) {
+	return m.purges.list.Add(ctx, selectors...)
+}
+
+// keyed brings the query of a selector to what the key keeps of it.
+func (m *Middleware) keyed(s *purge.Selector) {
+	if s.Kind != purge.ExactURL || s.Query == "" {
+		return
+	}
+	r := &http.Request{Method: http.MethodGet, Host: s.Host, URL: &url.URL{Path: "/", RawQuery: s.Query}, Header: http.Header{}}
+	s.Query = m.cfg.def.spec.KeyedQuery(r)
+}
+
+// subject is what purges select a response to this fetch by.
+func (f *fetch) subject(h http.Header) *purge.Subject {
+	u := f.req.URL
+	facts := purge.Facts{
+		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: u.EscapedPath(),
+		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
+	}
+	f.h.purges.tags.Read(h, &facts)
+	return purge.NewSubject(facts)
+}
+
+// verdict says what purges have made of a stored response.
+func (m *Middleware) verdict(o *store.Object) purge.Verdict {
+	s, ok := o.Attached.(*purge.Subject)
+	if !ok {
+		return purge.Gone // nothing is stored without one
+	}
+	return m.purges.list.Check(s)
+}
+
+// get is the store's Get without what is purged. soft says that the object has
+// been purged softly: it's stale, however fresh it was.
+func (x *exchange) get(k store.Key) (o *store.Object, index *store.Index, soft bool) {
+	o, index = x.h.store.Get(k)
+	if o == nil {
+		return nil, index, false
+	}
+	switch x.h.verdict(o) {
+	case purge.Gone:
+		x.h.store.DropPurged(o)
+		return nil, nil, false
+	case purge.Stale:
+		return o, nil, true
+	}
+	return o, nil, false
+}
+
+// invalidateGroups purges the groups that a response to an unsafe request names
+// (RFC 9875 §3).
+func (x *exchange) invalidateGroups(h http.Header) {
+	groups := rfc9111.InvalidatedGroups(x.r.Method, h)
+	if len(groups) == 0 {
+		return
+	}
+	target := x.target()
+	selectors := make([]purge.Selector, 0, len(groups))
+	for _, g := range groups[:min(len(groups), purge.MaxSelectors)] {
+		s := purge.Selector{Kind: purge.Group, Zone: x.h.zone, Origin: target.Scheme + "://" + target.Host, Tag: g}
+		if _, err := s.Canonical(); err == nil {
+			selectors = append(selectors, s)
+		}
+	}
+	if len(selectors) == 0 {
+		return
+	}
+	if _, err := x.h.purges.list.Add(x.r.Context(), selectors...); err != nil {
+		x.h.logger().Error("weir: groups not purged durably", "err", err)
+	}
+}
