@@ -3,6 +3,8 @@ package middleware
 import (
 	"net/http"
 	"time"
+
+	"github.com/weirhttp/weir/trace"
 )
 
 // stallPiece is what a client has to take within the stall timeout.
@@ -73,7 +75,7 @@ func (x *exchange) writeStored(p []byte) {
 // end takes the deadline back, so that it hits neither the connection's next
 // response nor, over HTTP/2, a stream on which there's nothing to send just now.
 func (l *stallLimit) end() {
-	if l.active {
+	if l.active && l.x.rec.Outcome == trace.Complete { // that of a cut body stays
 		_ = l.rc.SetWriteDeadline(time.Time{})
 		l.active = false
 	}
