@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weirhttp/weir/internal/testnet"
-	"github.com/weirhttp/weir/store"
 )
 
 type reviewStateKey struct{}
