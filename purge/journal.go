@@ -1,0 +1,310 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// compactBytes is how far a journal grows before it is rewritten; one that is
+	// larger when rewritten may double.
+	compactBytes = 1 << 20
+	// maxPending bounds the records that wait for a slow disk.
+	maxPending = 8 << 20
+	// A journal that failed is rewritten after a second, then after twice as long
+	// each time, up to half a minute.
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+)
+
+// batch is the records that one write takes to the disk.
+type batch struct {
+	buf  []byte
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// wait returns when the batch is written, has failed, or ctx ends.
+func (b *batch) wait(ctx context.Context) error {
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// journal belongs to the one goroutine that writes it, from open to close.
+type journal struct {
+	path string
+	disk disk
+	lock lockFile
+	sync SyncMode
+
+	file  file
+	size  int64 // where the next record goes
+	bound int64 // rewrite when larger
+	least int64 // the lowest bound
+
+	failed  error // the file can't be added to any more
+	retryAt time.Time
+	backOff time.Duration
+
+	signal   chan struct{}
+	quit     chan struct{}
+	done     chan struct{}
+	closeErr error
+
+	stats struct {
+		bytes   atomic.Int64
+		failing atomic.Bool
+	}
+}
+
+func (j *journal) wake() {
+	select {
+	case j.signal <- struct{}{}:
+	default:
+	}
+}
+
+// openJournal reads what earlier processes left, begins a generation and makes it
+// durable.
+func (l *List) openJournal(d disk) error {
+	held, err := lock(l.opt.Journal + ".lock")
+	if err != nil {
+		return err
+	}
+	was, err := readJournal(d, l.opt.Journal)
+	log := l.opt.Logger.With("journal", l.opt.Journal)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		log.Info("purge: there is no journal yet; whatever was stored before counts as purged")
+	case err != nil:
+		log.Error("purge: the journal can't be trusted; whatever was stored before counts as purged", "error", err)
+	case was.torn > 0:
+		log.Info("purge: cut off a record that a crash has left unfinished", "bytes", was.torn)
+	}
+	generation := max(was.generation, held.generation())
+	if err != nil {
+		l.lost, was.purges = true, nil
+		generation = max(generation, firstGeneration(time.Now()))
+	}
+	generation++
+	slices.SortStableFunc(was.purges, func(a, b tombstone) int {
+		if a.seq < b.seq {
+			return -1
+		} else if a.seq > b.seq {
+			return 1
+		}
+		return 0
+	})
+	l.begin(generation, was.purges)
+	j := &journal{
+		path: l.opt.Journal, disk: d, lock: held, sync: l.opt.Sync, least: l.opt.compactAt,
+		signal: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	err = held.keep(generation)
+	if err == nil {
+		err = j.rewrite(l.snapshot())
+	}
+	if err != nil {
+		return errors.Join(err, held.close())
+	}
+	l.journal = j
+	go l.writeJournal(j)
+	return nil
+}
+
+func readJournal(d disk, path string) (loaded, error) {
+	b, err := d.read(path)
+	if err != nil {
+		return loaded{}, err
+	}
+	return parseJournal(b)
+}
+
+// snapshot renders all that is remembered. The lock is held, or nobody else has
+// the list yet.
+func (l *List) snapshot() []byte {
+	buf := appendGeneration(journalHeader(), l.now.Load()>>generationBits)
+	add := func(e *entry) {
+		s := [1]Selector{e.sel}
+		if e.hard > 0 {
+			buf = appendPurge(buf, e.hard, s[:])
+		}
+		if e.soft > e.hard {
+			s[0].Soft = true
+			buf = appendPurge(buf, e.soft, s[:])
+		}
+	}
+	for _, e := range l.live {
+		add(e)
+	}
+	return buf
+}
+
+// enqueue adds a purge to the batch that is written next. The lock is held.
+func (l *List) enqueue(seq uint64, selectors []Selector) *batch {
+	if l.pending == nil {
+		l.pending = &batch{done: make(chan struct{})}
+	}
+	b := l.pending
+	if len(b.buf) > maxPending {
+		// A rewrite holds it all, however much that was.
+		return b
+	}
+	b.buf = appendPurge(b.buf, seq, selectors)
+	return b
+}
+
+// writeJournal is the journal's goroutine.
+func (l *List) writeJournal(j *journal) {
+	defer close(j.done)
+	retry := time.NewTimer(time.Hour)
+	retry.Stop()
+	defer retry.Stop()
+	for {
+		select {
+		case <-j.signal:
+		case <-retry.C:
+		case <-j.quit:
+			j.retryAt = time.Time{}
+			l.flush(j)
+			j.closeErr = errors.Join(j.failed, j.file.Close(), j.lock.close())
+			return
+		}
+		l.flush(j)
+		if j.failed != nil {
+			retry.Reset(time.Until(j.retryAt))
+		}
+	}
+}
+
+// flush writes what is pending, as records or, when the time has come, as part of
+// a new file.
+func (l *List) flush(j *journal) {
+	l.mu.Lock()
+	b := l.pending
+	l.pending = nil
+	size := j.size
+	overrun := false
+	if b != nil {
+		size += int64(len(b.buf))
+		overrun = len(b.buf) > maxPending
+	}
+	var snapshot []byte
+	due := j.failed != nil && !time.Now().Before(j.retryAt)
+	if due || j.failed == nil && (size > j.bound || overrun) {
+		snapshot = l.snapshot()
+	}
+	l.mu.Unlock()
+
+	err := j.failed
+	switch {
+	case snapshot != nil:
+		err = l.replace(j, snapshot, b, overrun)
+	case b != nil && err == nil:
+		err = j.append(b.buf)
+	}
+	if err != nil && (j.failed == nil || due) {
+		l.fail(j, err)
+	}
+	j.stats.bytes.Store(j.size)
+	j.stats.failing.Store(j.failed != nil)
+	if b != nil {
+		b.err = err
+		close(b.done)
+	}
+}
+
+// replace writes a new file, which a full or failed one needs.
+func (l *List) replace(j *journal, snapshot []byte, b *batch, overrun bool) error {
+	old := j.file
+	err := j.rewrite(snapshot)
+	switch {
+	case err == nil && j.failed != nil:
+		l.opt.Logger.Info("purge: the journal works again", "journal", j.path)
+		j.failed = nil
+	case err != nil && j.failed == nil && j.file == old && !overrun:
+		// The old file is as good as before; it only grows.
+		j.bound *= 2
+		l.opt.Logger.Warn("purge: the journal can't be made smaller", "journal", j.path, "error", err)
+		if err = nil; b != nil {
+			err = j.append(b.buf)
+		}
+	}
+	return err
+}
+
+// fail notes that the file can't be trusted to hold the purges of now.
+func (l *List) fail(j *journal, err error) {
+	if j.failed == nil {
+		j.backOff = retryFirst
+		noted := j.markDirty()
+		l.opt.Logger.Error("purge: the journal can't be written; purges stay in effect, but until it works "+
+			"again they won't survive a restart other than by purging everything", "journal", j.path, "error", err, "noted", noted)
+	} else {
+		j.backOff = min(2*j.backOff, retryMost)
+	}
+	j.failed = err
+	j.retryAt = time.Now().Add(j.backOff)
+}
+
+// markDirty makes the next process distrust the file, without needing any room on
+// the disk, and reports whether that worked.
+func (j *journal) markDirty() bool {
+	_, err := j.file.WriteAt([]byte{1}, dirtyAt)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		if err = j.disk.remove(j.path); err == nil {
+			err = j.disk.syncDir(j.path)
+		}
+	}
+	return err == nil
+}
+
+func (j *journal) append(records []byte) error {
+	if _, err := j.file.WriteAt(records, j.size); err != nil {
+		return err
+	}
+	if j.sync == SyncAlways {
+		if err := j.file.Sync(); err != nil {
+			return err
+		}
+	}
+	j.size += int64(len(records))
+	return nil
+}
+
+// rewrite replaces the file by a new one. If it fails, the old one is still in
+// place, unless the disk forgets the renaming.
+func (j *journal) rewrite(snapshot []byte) error {
+	temporary := j.path + ".new"
+	f, err := j.disk.create(temporary)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(snapshot, 0); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = j.disk.rename(temporary, j.path)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close(), j.disk.remove(temporary))
+	}
+	// From here on the old file is gone, or comes back after a power failure.
+	if j.file != nil {
+		_ = j.file.Close()
+	}
+	j.file, j.size = f, int64(len(snapshot))
+	j.bound = max(j.least, 2*j.size)
+	return j.disk.syncDir(j.path)
+}

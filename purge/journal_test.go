@@ -1,0 +1,198 @@
+package purge
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var allKinds = []Selector{
+	{Kind: Zone, Zone: "other"}, {Kind: Host, Zone: "z", Host: "a"},
+	{Kind: URL, Zone: "z", Host: "b", Path: "/u"}, {Kind: ExactURL, Zone: "z", Host: "b", Path: "/e", Query: "q=1"},
+	{Kind: Prefix, Zone: "z", Host: "b", Path: "/p/", Soft: true}, {Kind: Tag, Zone: "z", Tag: "\xfft"},
+	{Kind: Group, Zone: "z", Origin: "https://b", Tag: "g"}, {Kind: Key, Zone: "z", Key: key(3)},
+}
+
+// everyKind are responses that allKinds match, one each, and one that none does.
+func everyKind(seq uint64) (hit []*Subject, miss *Subject) {
+	for _, f := range []Facts{
+		{Zone: "other"}, {Host: "a"}, {Host: "b", Path: "/u", Query: "x"}, {Host: "b", Path: "/e", Query: "q=1"},
+		{Host: "b", Path: "/p/x"}, {Tags: []string{"\xfft"}}, {Scheme: "https", Host: "b", Groups: []string{"g"}}, {Key: key(3)},
+	} {
+		if f.Seq = seq; f.Zone == "" {
+			f.Zone = "z"
+		}
+		hit = append(hit, NewSubject(f))
+	}
+	return hit, NewSubject(Facts{Seq: seq, Zone: "z", Host: "c", Path: "/", Tags: []string{"other"}})
+}
+
+func assertAll(t *testing.T, l *List, seq uint64) {
+	t.Helper()
+	hit, miss := everyKind(seq)
+	for i, s := range hit {
+		want := Gone
+		if allKinds[i].Soft {
+			want = Stale
+		}
+		require.Equal(t, want, l.Check(s), allKinds[i])
+	}
+	require.Equal(t, Valid, l.Check(miss))
+}
+
+func TestJournalSurvivesRestarts(t *testing.T) {
+	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet(), compactAt: 1}
+	l := mustNew(t, o)
+	assert.True(t, l.Lost(), "there was none")
+	first := l.Now()
+	res := mustAdd(t, l, allKinds...)
+	assert.True(t, res.Durable)
+	assertAll(t, l, first)
+	for generation := range uint64(3) {
+		require.NoError(t, l.Close(background))
+		_, err := l.Add(background, tagged("late"))
+		require.ErrorIs(t, err, ErrClosed)
+		l = mustNew(t, o)
+		assert.False(t, l.Lost())
+		assert.Equal(t, first>>generationBits+1+generation, l.Now()>>generationBits)
+		assertAll(t, l, first)
+		_, miss := everyKind(res.Seq)
+		assert.Equal(t, Valid, l.Check(miss))
+	}
+	_, err := New(o)
+	assert.ErrorIs(t, err, ErrInUse)
+}
+
+func TestJournalKeepsFloors(t *testing.T) {
+	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Sync: SyncOS, MaxTombstones: 8, compactAt: 100}
+	l := mustNew(t, o)
+	seq := l.Now()
+	for i := range 50 {
+		mustAdd(t, l, tagged(fmt.Sprint(i)))
+	}
+	require.NoError(t, l.Close(background))
+	l = mustNew(t, o)
+	assert.LessOrEqual(t, l.Stats().Tombstones, 8)
+	for i := range 50 {
+		assert.Equal(t, Gone, l.Check(NewSubject(Facts{Seq: seq, Zone: "z", Tags: []string{fmt.Sprint(i)}})))
+	}
+}
+
+// written returns a journal with three purges and where each of its records ends.
+func written(t *testing.T, o Options) (file []byte, first uint64, ends []int) {
+	l := mustNew(t, o)
+	first = l.Now()
+	for _, s := range []Selector{tagged("a"), {Kind: Prefix, Zone: "z", Host: "h", Path: "/p"}, tagged("c")} {
+		mustAdd(t, l, s)
+		i, err := os.Stat(o.Journal)
+		require.NoError(t, err)
+		ends = append(ends, int(i.Size()))
+	}
+	require.NoError(t, l.Close(background))
+	file, err := os.ReadFile(o.Journal)
+	require.NoError(t, err)
+	return file, first, ends
+}
+
+func threePurged(first uint64) []*Subject {
+	return []*Subject{
+		NewSubject(Facts{Seq: first, Zone: "z", Tags: []string{"a"}}),
+		NewSubject(Facts{Seq: first, Zone: "z", Host: "h", Path: "/p/x"}),
+		NewSubject(Facts{Seq: first, Zone: "z", Tags: []string{"c"}}),
+	}
+}
+
+// Whatever byte is damaged, what was purged stays so.
+func TestJournalDamage(t *testing.T) {
+	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet(), Sync: SyncOS}
+	file, first, _ := written(t, o)
+	for i := range file {
+		bad := append([]byte(nil), file...)
+		bad[i] ^= 1 << (i % 8)
+		require.NoError(t, os.WriteFile(o.Journal, bad, 0o600))
+		l := mustNew(t, o)
+		require.True(t, l.Lost() || i > dirtyAt && i < headerBytes, "byte %d", i) // some are reserved
+		for _, s := range threePurged(first) {
+			require.Equal(t, Gone, l.Check(s), "byte %d", i)
+		}
+		require.Greater(t, l.Now(), first+3)
+		require.NoError(t, l.Close(background))
+	}
+}
+
+// Wherever a crash cuts the file, the records before are in effect and nothing else
+// is lost; a cut in the first write can't happen, because that is renamed.
+func TestJournalTorn(t *testing.T) {
+	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet(), Sync: SyncOS}
+	file, first, ends := written(t, o)
+	for cut := range file {
+		require.NoError(t, os.WriteFile(o.Journal, file[:cut], 0o600))
+		l := mustNew(t, o)
+		for i, s := range threePurged(first) {
+			if l.Lost() || cut >= ends[i] {
+				require.Equal(t, Gone, l.Check(s), "cut at %d", cut)
+			} else {
+				require.Equal(t, Valid, l.Check(s), "cut at %d", cut)
+			}
+		}
+		require.NoError(t, l.Close(background))
+	}
+}
+
+func TestJournalMissingOrUnreadable(t *testing.T) {
+	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet()}
+	_, first, _ := written(t, o)
+	for _, lose := range [][]string{{o.Journal}, {o.Journal, o.Journal + ".lock"}} {
+		for _, path := range lose {
+			require.NoError(t, os.Remove(path))
+		}
+		l := mustNew(t, o)
+		assert.True(t, l.Lost())
+		if len(lose) == 1 { // else the clock has to have gone on by a second
+			assert.Equal(t, Gone, l.Check(NewSubject(Facts{Seq: first})), "by the copy of the generation")
+		}
+		require.NoError(t, l.Close(background))
+	}
+
+	d := &faultyDisk{readErr: fs.ErrPermission}
+	l, err := open(o, d)
+	require.NoError(t, err)
+	assert.True(t, l.Lost())
+	require.NoError(t, l.Close(background))
+
+	d.set(syscall.ENOSPC)
+	_, err = open(o, d)
+	assert.ErrorIs(t, err, syscall.ENOSPC, "without a generation of its own a list must not begin")
+	l = mustNew(t, o)
+	assert.False(t, l.Lost(), "the file of before is still there")
+}
+
+// Whatever a file holds, reading it doesn't panic, and what is read can be written.
+func FuzzJournal(f *testing.F) {
+	valid := appendPurge(appendGeneration(journalHeader(), 3), 3<<generationBits+1, []Selector{tagged("a"), allKinds[7]})
+	f.Add(valid)
+	f.Add(valid[:len(valid)-3])
+	hostile, _ := hex.DecodeString("50ffffffff7fffffffffffffffff01")
+	f.Add(seal(append(append(journalHeader(), make([]byte, recordHead)...), hostile...), headerBytes))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		out, err := parseJournal(b)
+		if err != nil {
+			return
+		}
+		again := appendGeneration(journalHeader(), out.generation)
+		for _, p := range out.purges {
+			again = appendPurge(again, p.seq, []Selector{p.sel})
+		}
+		back, err := parseJournal(again)
+		require.NoError(t, err)
+		require.Equal(t, out.purges, back.purges)
+		require.Equal(t, out.generation, back.generation)
+	})
+}

@@ -1,0 +1,161 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A zone floods: its purges queue, merge and drain at its rate; another zone
+// doesn't notice.
+func TestBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, Options{Rate: 100, Burst: 50, MaxQueued: 200})
+		stored := page(l, "/", "n149")
+		for i := range 150 {
+			res, err := l.Submit(background, tagged(fmt.Sprint("n", i)))
+			require.NoError(t, err)
+			require.Equal(t, i < 50, res.Applied == 1, i)
+			require.Equal(t, i >= 50, res.Queued == 1, i)
+		}
+		for range 1000 { // identical ones merge
+			res, err := l.Submit(background, tagged("n149"), tagged("n148"))
+			require.NoError(t, err)
+			require.Equal(t, 2, res.Queued)
+		}
+		st := l.Stats()
+		assert.Equal(t, 100, st.Queued)
+		assert.Equal(t, map[string]int{"z": 100}, st.Backlog)
+
+		other, err := l.Submit(background, Selector{Kind: Tag, Zone: "y", Tag: "a"})
+		require.NoError(t, err)
+		assert.Equal(t, 1, other.Applied)
+		all, err := l.Submit(background, Selector{Kind: Everything, Soft: true})
+		require.NoError(t, err)
+		assert.Equal(t, 1, all.Applied)
+		assert.Equal(t, Stale, l.Check(stored))
+
+		time.Sleep(500*time.Millisecond + 2*drainEvery)
+		assert.InDelta(t, 50, l.Stats().Queued, 3)
+		time.Sleep(500 * time.Millisecond)
+		assert.Zero(t, l.Stats().Queued)
+		assert.Equal(t, Gone, l.Check(stored))
+		time.Sleep(time.Second)
+		res, err := l.Submit(background, tagged("again"))
+		require.NoError(t, err)
+		assert.Equal(t, 1, res.Applied)
+	})
+}
+
+func TestFullQueueRefusesWholeCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, Options{Rate: 1, Burst: 1, MaxQueued: 3})
+		submit := func(names ...string) (Result, error) {
+			var list []Selector
+			for _, n := range names {
+				list = append(list, tagged(n))
+			}
+			return l.Submit(background, append(list, Selector{Kind: Zone, Zone: "y", Soft: true})...)
+		}
+		_, err := submit("a", "b", "c") // overdraws
+		require.NoError(t, err)
+		_, err = submit("d", "e", "e")
+		require.NoError(t, err)
+		before := l.Stats()
+		_, err = submit("e", "f", "g")
+		require.ErrorIs(t, err, ErrBusy)
+		var busy *BusyError
+		require.True(t, errors.As(err, &busy))
+		assert.Equal(t, "z", busy.Zone)
+		assert.Positive(t, busy.RetryAfter)
+		assert.Equal(t, before, l.Stats(), "nothing was purged or queued, in other zones either")
+		assert.Equal(t, 3, before.Queued)
+	})
+}
+
+// A hard purge that merges with a queued soft one stays hard.
+func TestQueueMergesToHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, Options{Rate: 10, Burst: 1})
+		s, soft := page(l, "/", "a"), tagged("a")
+		soft.Soft = true
+		for _, sel := range []Selector{tagged("first"), soft, tagged("a"), soft} {
+			_, err := l.Submit(background, sel)
+			require.NoError(t, err)
+		}
+		assert.Equal(t, 1, l.Stats().Queued)
+		assert.Equal(t, Valid, l.Check(s))
+		time.Sleep(time.Second)
+		assert.Equal(t, Gone, l.Check(s))
+	})
+}
+
+func TestCloseAppliesQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, Options{Rate: 1, Burst: 1})
+		s := page(l, "/", "b")
+		for _, tag := range []string{"a", "b", "c"} {
+			_, err := l.Submit(background, tagged(tag))
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.Close(background))
+		require.NoError(t, l.Close(background))
+		assert.Equal(t, Gone, l.Check(s))
+		_, err := l.Submit(background, tagged("a"))
+		assert.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+func TestNegativeRateIsNoBudget(t *testing.T) {
+	l := mustNew(t, Options{Rate: -1, Burst: 1})
+	for range 100 {
+		res, err := l.Submit(background, tagged("a"))
+		require.NoError(t, err)
+		require.Equal(t, 1, res.Applied)
+	}
+}
+
+// Names of zones made up by a client don't fill the memory.
+func TestBucketsAreBounded(t *testing.T) {
+	l := mustNew(t, Options{Rate: 1, Burst: 10})
+	for i := range 3 * maxBuckets {
+		_, err := l.Submit(background, Selector{Kind: Zone, Zone: fmt.Sprint(i)})
+		require.NoError(t, err)
+	}
+	l.queues.mu.Lock()
+	n := len(l.queues.zones)
+	l.queues.mu.Unlock()
+	assert.LessOrEqual(t, n, maxBuckets+1)
+}
+
+// Oldest may purge, panic, or come late, without a lock held.
+func TestOldestIsCalledWithoutLock(t *testing.T) {
+	var l *List
+	calls := 0
+	l = mustNew(t, Options{MaxTombstones: 10, Oldest: func(zone string) (uint64, bool) {
+		calls++
+		mustAdd(t, l, tagged("from within"))
+		l.Stats()
+		if calls == 1 {
+			panic("application")
+		}
+		return 0, false
+	}})
+	seq := l.Now()
+	add := func(i int) {
+		defer func() { _ = recover() }()
+		_, _ = l.Add(context.Background(), tagged(fmt.Sprint(i)))
+	}
+	for i := range 100 {
+		add(i)
+	}
+	assert.Greater(t, calls, 1)
+	assert.LessOrEqual(t, l.Stats().Tombstones, 12)
+	assert.Equal(t, Gone, l.Check(NewSubject(Facts{Seq: seq, Zone: "z", Tags: []string{"99"}})))
+}

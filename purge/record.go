@@ -1,0 +1,209 @@
+package purge
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// The journal is a header of 16 bytes and records. Each record is the length of
+// its payload and the checksums of that length and of the payload (CRC-32C, 4
+// bytes each, little-endian), then the payload. The length has a checksum of its
+// own so that a record cut off by a crash can be told from a damaged one, behind
+// which others may be lost.
+const (
+	journalMagic   = "weirpurg"
+	journalVersion = 1
+	headerBytes    = 16
+	dirtyAt        = 9 // 1 after a purge couldn't be written
+	recordHead     = 12
+	maxPayload     = 32 << 20
+)
+
+// The types of payloads: a byte, then varints, then strings with their length.
+const (
+	recordGeneration = 'G'
+	recordPurge      = 'P'
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errDamaged says that a journal holds what no weir of this version wrote.
+var errDamaged = errors.New("the file is damaged or of another version")
+
+// tombstone is a purge as the journal has it.
+type tombstone struct {
+	sel Selector
+	seq uint64
+}
+
+// loaded is what a journal says.
+type loaded struct {
+	generation uint64 // the highest one seen
+	purges     []tombstone
+	torn       int // bytes at the end that a crash has left
+}
+
+func journalHeader() []byte {
+	h := make([]byte, headerBytes)
+	copy(h, journalMagic)
+	h[8] = journalVersion
+	return h
+}
+
+// seal writes the head of the record that begins at start and ends with dst.
+func seal(dst []byte, start int) []byte {
+	head, payload := dst[start:start+recordHead], dst[start+recordHead:]
+	binary.LittleEndian.PutUint32(head, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(head[:4], castagnoli))
+	binary.LittleEndian.PutUint32(head[8:], crc32.Checksum(payload, castagnoli))
+	return dst
+}
+
+func appendGeneration(dst []byte, generation uint64) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordGeneration)
+	return seal(binary.AppendUvarint(dst, generation), start)
+}
+
+// appendPurge writes the purges of one call.
+func appendPurge(dst []byte, seq uint64, selectors []Selector) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPurge)
+	dst = binary.AppendUvarint(dst, seq)
+	dst = binary.AppendUvarint(dst, uint64(len(selectors)))
+	for i := range selectors {
+		dst = appendSelector(dst, &selectors[i])
+	}
+	return seal(dst, start)
+}
+
+func appendSelector(dst []byte, s *Selector) []byte {
+	soft := byte(0)
+	if s.Soft {
+		soft = 1
+	}
+	dst = append(dst, byte(s.Kind), soft)
+	for _, v := range [...]string{s.Zone, s.Host, s.Path, s.Query, s.Origin, s.Tag} {
+		dst = append(binary.AppendUvarint(dst, uint64(len(v))), v...)
+	}
+	if s.Kind == Key {
+		dst = append(dst, s.Key[:]...)
+	}
+	return dst
+}
+
+// parseJournal reads a whole file. It returns what is intact even if it fails.
+func parseJournal(file []byte) (loaded, error) {
+	var out loaded
+	if len(file) < headerBytes || string(file[:8]) != journalMagic || file[8] != journalVersion {
+		return out, errDamaged
+	}
+	dirty := file[dirtyAt] != 0
+	for rest := file[headerBytes:]; len(rest) > 0; {
+		if len(rest) < recordHead {
+			out.torn = len(rest)
+			break
+		}
+		n := binary.LittleEndian.Uint32(rest)
+		if binary.LittleEndian.Uint32(rest[4:]) != crc32.Checksum(rest[:4], castagnoli) || n > maxPayload {
+			return out, errDamaged
+		}
+		if len(rest) < recordHead+int(n) {
+			out.torn = len(rest)
+			break
+		}
+		payload := rest[recordHead : recordHead+int(n)]
+		if binary.LittleEndian.Uint32(rest[8:]) != crc32.Checksum(payload, castagnoli) || !out.payload(payload) {
+			return out, errDamaged
+		}
+		rest = rest[recordHead+int(n):]
+	}
+	if dirty {
+		return out, errors.New("a purge couldn't be written to it")
+	}
+	if out.generation == 0 {
+		return out, errDamaged
+	}
+	return out, nil
+}
+
+// payload reads one payload and reports whether it is whole.
+func (out *loaded) payload(b []byte) bool {
+	if len(b) == 0 {
+		return false
+	}
+	p := payload{rest: b[1:]}
+	switch b[0] {
+	case recordGeneration:
+		return out.reach(p.number()) && !p.bad && len(p.rest) == 0
+	case recordPurge:
+		seq, n := p.number(), p.number()
+		if !out.reach(seq >> generationBits) {
+			return false
+		}
+		for range n {
+			s, ok := p.selector()
+			if !ok {
+				return false
+			}
+			out.purges = append(out.purges, tombstone{s, seq})
+		}
+	default:
+		return false
+	}
+	return !p.bad && len(p.rest) == 0
+}
+
+func (out *loaded) reach(generation uint64) bool {
+	if generation >= maxGeneration-1 {
+		return false
+	}
+	out.generation = max(out.generation, generation)
+	return true
+}
+
+// payload is what is left to read of one.
+type payload struct {
+	rest []byte
+	bad  bool
+}
+
+func (p *payload) number() uint64 {
+	v, n := binary.Uvarint(p.rest)
+	if n <= 0 {
+		p.bad, p.rest = true, nil
+		return 0
+	}
+	p.rest = p.rest[n:]
+	return v
+}
+
+func (p *payload) bytes(n uint64) []byte {
+	if n > uint64(len(p.rest)) {
+		p.bad, p.rest = true, nil
+		return nil
+	}
+	b := p.rest[:n]
+	p.rest = p.rest[n:]
+	return b
+}
+
+// selector reads a selector and refuses those that aren't canonical.
+func (p *payload) selector() (Selector, bool) {
+	var s Selector
+	if b := p.bytes(2); b != nil {
+		s.Kind, s.Soft = Kind(b[0]), b[1] == 1
+	}
+	for _, v := range [...]*string{&s.Zone, &s.Host, &s.Path, &s.Query, &s.Origin, &s.Tag} {
+		*v = string(p.bytes(p.number()))
+	}
+	if s.Kind == Key {
+		copy(s.Key[:], p.bytes(uint64(len(s.Key))))
+	}
+	if p.bad {
+		return s, false
+	}
+	again, err := s.Canonical()
+	return s, err == nil && again == s
+}
