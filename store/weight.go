@@ -17,7 +17,7 @@ func (o *Object) Weight() int64 {
 
 // texts is the part of the weight that isn't the body's.
 func (o *Object) texts() int64 {
-	return footprint(len(o.Header)) + footprint(len(o.Trailer)) + footprint(len(o.Selecting)) + namesWeight(o.VaryNames)
+	return footprint(len(o.Header)) + footprint(len(o.Trailer)) + footprint(len(o.Selecting)) + footprint(len(o.Facts)) + namesWeight(o.VaryNames)
 }
 
 func (x *Index) weight() int64 {
