@@ -1,0 +1,5 @@
+package disk
+
+func writeForEver()   {}
+func openOnce()       {}
+func requestForEver() {}
