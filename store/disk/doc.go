@@ -14,7 +14,7 @@
 // that names the variants. Record and variants carry the number of their
 // lineage; a variant whose lineage isn't its record's is never found.
 //
-// Memory has an index of all files, about 130 bytes for each, that says what to
+// Memory has an index of all files, about 150 bytes for each, that says what to
 // evict: a segmented LRU by bytes and by number. [Open] returns at once; the
 // index is rebuilt from the files in the background, and until that is done a
 // key that isn't in the index is looked up by its file's name.

@@ -95,6 +95,8 @@ func FuzzFile(f *testing.F) {
 		if ok {
 			require.Equal(t, "the body", string(got))
 		}
-		require.Equal(t, ok, bytes.Equal(whole, b[:min(len(b), len(whole))]))
+		if bytes.Equal(whole, b) {
+			require.True(t, ok)
+		}
 	})
 }

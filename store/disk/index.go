@@ -27,8 +27,8 @@ const (
 // ever copying what it has.
 const chunk = 4096
 
-// list is a doubly linked list of entries by number; 0 is none.
-type list struct {
+// segment is a doubly linked list of entries by number; 0 is none.
+type segment struct {
 	head, tail uint32
 	bytes      int64
 	entries    int
@@ -46,7 +46,7 @@ type index struct {
 	byKey    map[store.Key]uint32
 	chunks   [][]entry
 	used     uint32 // numbers given out so far; number 0 is never
-	lists    [3]list
+	lists    [3]segment
 	reserved int64 // bytes of files being written
 	evicted  int64
 }

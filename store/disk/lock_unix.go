@@ -25,7 +25,8 @@ var (
 type dirLock struct{ file *os.File }
 
 func lockDir(path string) (*dirLock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	// Not for writing: that would keep the file system from being made read-only.
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +41,7 @@ func lockDir(path string) (*dirLock, error) {
 		return nil, &LockedError{Dir: filepath.Dir(path), PID: pid}
 	}
 	// For the other's error message only: it may fail, for instance when full.
-	if f.Truncate(0) == nil {
-		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
+	_ = os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
 	return &dirLock{f}, nil
 }
 

@@ -45,7 +45,7 @@ type Options struct {
 	// that the bound may be passed for that time.
 	MaxBytes int64
 	// MaxObjects bounds the number of files, and with it the index's memory of
-	// about 130 bytes for each. 0 means DefaultMaxObjects (262,144); at least
+	// about 150 bytes for each. 0 means DefaultMaxObjects (262,144); at least
 	// 16, at most 2^31.
 	MaxObjects int
 	// MaxObjectBytes is the largest body. 0 means DefaultMaxObjectBytes (512

@@ -1,5 +1,0 @@
-package disk
-
-func writeForEver()   {}
-func openOnce()       {}
-func requestForEver() {}
