@@ -45,7 +45,7 @@ func footprint(n int) int64 {
 	}
 	step := 8 << 10
 	if n <= 32<<10 {
-		step = max(8, 1<<(bits.Len(uint(n-1))-1)/8)
+		step = max(8, 1<<max(0, bits.Len(uint(n-1))-1)/8)
 	}
 	return int64((n + step - 1) &^ (step - 1))
 }
