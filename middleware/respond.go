@@ -84,6 +84,7 @@ func (x *exchange) abort(why trace.Outcome) {
 	// An outer handler that recovers from all panics must not make a cut body look
 	// whole: nothing more reaches the client.
 	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0))
+	resetOldClient(x.w, x.r)
 	panic(http.ErrAbortHandler)
 }
 

@@ -178,6 +178,27 @@ func TestReviewCutBodyOverHTTP10(t *testing.T) {
 	}
 }
 
+// A body too long to be kept can't be waited for, nor one that is handed through. Its
+// break must be an error for a client of HTTP/1.0 all the same, and its end none.
+func TestReviewLongCutBodyOverHTTP10(t *testing.T) {
+	shared, passed := cutOrigin(5<<20), cutOrigin(300<<10)
+	for name, rig := range map[string]*rig{
+		"shared": newRealRig(t, Options{}, shared),
+		"passed": newRealRig(t, Options{Default: Route{CacheOff: true}}, passed),
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := strings.TrimPrefix(rig.url, "http://")
+			for range 3 {
+				body, err := exchangeRaw(t, addr, "GET /cut HTTP/1.0\r\nHost: a\r\n\r\n")
+				require.Error(t, err, "a clean end after %d bytes of a broken body", len(body))
+				body, err = exchangeRaw(t, addr, "GET /whole HTTP/1.0\r\nHost: a\r\n\r\n")
+				require.NoError(t, err)
+				require.Equal(t, "end", body[len(body)-3:])
+			}
+		})
+	}
+}
+
 // An outer handler recovers from whatever panics, so net/http ends a cut body in good
 // order. The client must see all the same that it isn't whole: the one whose request
 // was fetched, and over a body with a length too.
