@@ -2,17 +2,14 @@
 // [net/http.Handler] and keeps the origin behind it alive, fast and private.
 // It holds no code; its packages do.
 //
-// For the whole thing, wrap a handler with package middleware. It reuses first
-// (a stored response, or one that is already being fetched), then asks
-// admission whether the request may load the origin now, and can say of every
-// answer why it is what it is.
+// For the whole thing, wrap a handler with package middleware. It reuses a stored
+// response, or one that is already being fetched, and can say of every answer why
+// it is what it is.
 //
 // Each part also works alone, and none of them imports another:
 //
 //	cachekey    which requests are the same
 //	store       where responses live, and the fetches that many readers share
-//	admission   whether a request may load the origin now
-//	lb          which origins to try, in which order; an http.RoundTripper
 //	purge       which stored responses no longer count
 //	trace       what happened to one request, in one record
 //

@@ -15,7 +15,7 @@ const (
 // given. A language gets the weight of the range that says most about it: equal to
 // it, else longest prefix of it ("en" for "en-GB"), else longer than it ("de-CH"
 // for "de", as in the lookup of RFC 4647 §3.4), else "*". The highest weight wins,
-// then the earlier range, then the earlier language; a weight of zero excludes.
+// then the earlier range, then what it says most about, then the earlier language; a weight of zero excludes.
 // Where nothing matches, the first language is the answer. Ranges after the first
 // 256 are ignored.
 func AcceptLanguage(languages ...string) Normalizer {
@@ -65,12 +65,15 @@ const (
 	rankStar   = 1
 	rankLonger = 2
 	rankPrefix = 3
+	rankEqual  = 1 << 20 // above every prefix
 )
 
 func rankOf(rng, language string) int {
 	switch {
 	case rng == "*":
 		return rankStar
+	case equalFoldASCII(rng, language):
+		return rankEqual
 	case isPrefixTag(rng, language):
 		return rankPrefix + len(rng)
 	case isPrefixTag(language, rng):
@@ -108,7 +111,8 @@ func pickLanguage(languages, lines []string) string {
 	for i := range languages {
 		c := claims[i]
 		if c.quality > 0 && (best < 0 || c.quality > claims[best].quality ||
-			c.quality == claims[best].quality && c.order < claims[best].order) {
+			c.quality == claims[best].quality && (c.order < claims[best].order ||
+				c.order == claims[best].order && c.rank > claims[best].rank)) {
 			best = i
 		}
 	}

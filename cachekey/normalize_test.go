@@ -143,10 +143,21 @@ func TestKeyedHeaderIsNormalised(t *testing.T) {
 	assert.Contains(t, textOf(s, "http://a.test/"), " h:15:accept-language:2:en")
 }
 
+// A visitor who wants Austrian German gets "de" on a site that lists "de-CH" before
+// it. The origin is asked for "de", which must not turn into "de-CH" there.
+func TestWhatIsSentForALanguageMeansTheSame(t *testing.T) {
+	value := AcceptLanguage("en", "de-CH", "de").Value
+	assert.Equal(t, "de", value([]string{"de-AT"}))
+	assert.Equal(t, "de", value([]string{"de"}))
+	assert.Equal(t, "de-CH", value([]string{"de-CH"}))
+	assert.Equal(t, "en", AcceptLanguage("fr", "en", "en-GB").Value([]string{"en"}))
+	assert.Equal(t, "en-GB", AcceptLanguage("en-GB", "en-US").Value([]string{"en"}))
+}
+
 // Whatever a client sends, the result is one of the few values, and what is sent
 // for it means the same.
 func FuzzNormalizers(f *testing.F) {
-	for _, seed := range []string{"gzip;q=0, *", "de-CH,de;q=0.9,*;q=0", "*;q=0", ";;=,\x00q=1", "Mobile Android iPad", "a;q=1.0000"} {
+	for _, seed := range []string{"de-", "de-AT", "gzip;q=0, *", "de-CH,de;q=0.9,*;q=0", "*;q=0", ";;=,\x00q=1", "Mobile Android iPad", "a;q=1.0000"} {
 		f.Add(seed, "")
 	}
 	codings, languages := []string{"zstd", "br", "gzip"}, []string{"en", "de-CH", "de", "pt-BR"}

@@ -12,34 +12,39 @@ import (
 // key: with them one visitor could shape what all others get. X-Forwarded-For
 // isn't one: like the connection's own address it says who asks.
 var barrierFields = map[string]bool{
-	"Forwarded":              true,
-	"Front-End-Https":        true,
-	"X-Backend-Host":         true,
-	"X-Forwarded":            true,
-	"X-Forwarded-Host":       true,
-	"X-Forwarded-Path":       true,
-	"X-Forwarded-Port":       true,
-	"X-Forwarded-Prefix":     true,
-	"X-Forwarded-Proto":      true,
-	"X-Forwarded-Protocol":   true,
-	"X-Forwarded-Scheme":     true,
-	"X-Forwarded-Server":     true,
-	"X-Forwarded-Ssl":        true,
-	"X-Forwarded-Uri":        true,
-	"X-Forwarded-Url":        true,
-	"X-Host":                 true,
-	"X-Http-Host-Override":   true,
-	"X-Http-Method":          true,
-	"X-Http-Method-Override": true,
-	"X-Method-Override":      true,
-	"X-Original-Host":        true,
-	"X-Original-Uri":         true,
-	"X-Original-Url":         true,
-	"X-Override-Url":         true,
-	"X-Proxyuser-Ip":         true,
-	"X-Rewrite-Url":          true,
-	"X-Script-Name":          true,
-	"X-Url-Scheme":           true,
+	"Forwarded":                  true,
+	"Front-End-Https":            true,
+	"Cloudfront-Forwarded-Proto": true,
+	"Fastly-Ssl":                 true,
+	"X-Arr-Ssl":                  true,
+	"X-Backend-Host":             true,
+	"X-Forwarded":                true,
+	"X-Forwarded-Host":           true,
+	"X-Forwarded-Path":           true,
+	"X-Forwarded-Port":           true,
+	"X-Forwarded-Prefix":         true,
+	"X-Forwarded-Proto":          true,
+	"X-Forwarded-Protocol":       true,
+	"X-Forwarded-Scheme":         true,
+	"X-Forwarded-Server":         true,
+	"X-Forwarded-Ssl":            true,
+	"X-Forwarded-Uri":            true,
+	"X-Forwarded-Url":            true,
+	"X-Host":                     true,
+	"X-Http-Host-Override":       true,
+	"X-Http-Method":              true,
+	"X-Http-Method-Override":     true,
+	"X-Method-Override":          true,
+	"X-Original-Host":            true,
+	"X-Original-Scheme":          true,
+	"X-Original-Uri":             true,
+	"X-Original-Url":             true,
+	"X-Override-Url":             true,
+	"X-Proxyuser-Ip":             true,
+	"X-Rewrite-Url":              true,
+	"X-Scheme":                   true,
+	"X-Script-Name":              true,
+	"X-Url-Scheme":               true,
 }
 
 // barrier is what was made of a request's forwarding fields.
@@ -66,6 +71,10 @@ func forwardingOf(r *http.Request, f facts, trusted []netip.Prefix) barrier {
 			b.bypass = true // the rest still says what an unsafe request invalidates
 		}
 	}
+	if b.host != "" && !strings.EqualFold(b.host, r.Host) {
+		// The origin may go by either.
+		b.extra = append(b.extra, cachekey.Pair{Name: "host", Value: strings.ToLower(r.Host)})
+	}
 	return b
 }
 
@@ -91,11 +100,11 @@ func (b *barrier) fold(name string, values []string) bool {
 	return false
 }
 
-// foldForwarded reads the last element of a Forwarded field (RFC 7239 §4),
-// the one that the trusted peer itself added.
+// foldForwarded reads a Forwarded field (RFC 7239 §4) of one element, the trusted
+// peer's own. Of several nobody knows which one the origin goes by.
 func (b *barrier) foldForwarded(v string) bool {
-	if i := strings.LastIndexByte(v, ','); i >= 0 {
-		v = v[i+1:]
+	if strings.IndexByte(v, ',') >= 0 {
+		return false
 	}
 	for pair := range strings.SplitSeq(v, ";") {
 		name, value, ok := strings.Cut(strings.TrimSpace(pair), "=")

@@ -49,6 +49,7 @@ func (x *exchange) claim(f *found, v *verdict) attendance {
 	}
 	f.object = again.object
 	a.fetch = x.lead(a.flight, f.object)
+	x.hold = a.fetch
 	x.rec.Cache.Dropped = append(x.rec.Cache.Dropped, a.fetch.dropped...)
 	return a
 }

@@ -31,6 +31,8 @@ func (x *exchange) classify() reason {
 		return whyEvents
 	case x.barrier.bypass:
 		return whyForwarding
+	case x.facts&hasNominated != 0:
+		return whyNominated
 	case x.facts&hasAuthorization != 0 && !route.policy.AuthorizationByRFC:
 		return whyAuth
 	case x.facts&hasDemand != 0:

@@ -39,7 +39,6 @@ type route struct {
 	cacheOff    bool
 	headMethod  bool // HEAD is answered from stored responses too
 	spec        *cachekey.Spec
-	memo        *keyMemo // nil if the key depends on more than the URL
 	policy      rfc9111.Policy
 	bypass      []cookiePattern
 	rangeWindow int64
@@ -141,9 +140,6 @@ func resolveRoute(at string, o *Route, targets []string, bad *problems) *route {
 		*bad = append(*bad, fmt.Errorf("middleware: %s.Key: %w", at, err))
 	}
 	r.spec = spec
-	if err == nil && spec.URLOnly() {
-		r.memo = newKeyMemo()
-	}
 	for i, pattern := range o.BypassCookies {
 		p, ok := parseCookiePattern(pattern)
 		if !ok {

@@ -16,6 +16,7 @@ import (
 // decided: the 304 speaks of something else, and the origin is asked again; or
 // it came too late.
 func (f *fetch) confirm() bool {
+	f.header = canonicalNames(f.header)
 	stored := f.stale.Header.Header()
 	if !rfc9111.NotModifiedFits(stored, f.header) || f.h.verdict(f.stale) == purge.Gone {
 		// A purge while the origin was asked: what it confirmed is gone, too.
@@ -35,9 +36,14 @@ func (f *fetch) confirm() bool {
 		verdict = flight.Shared
 	}
 	switch {
+	case hd.cookies != nil:
+		// It's for the client that asked, with all its other fields.
+		hd.notStored = reason(rfc9111.SetsCookie.String())
 	case !decision.Store:
 		hd.notStored = reason(decision.Reason.String())
-		f.h.store.DeleteObject(f.stale)
+		if f.supersedes(&decision) {
+			f.h.store.DeleteObject(f.stale)
+		}
 	case !f.keep(object):
 		hd.notStored = whyPurged
 	}

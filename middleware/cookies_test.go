@@ -29,7 +29,7 @@ func TestCookieRequestCreatesOnlyExplicitlyShared(t *testing.T) {
 		{"public", Route{}, []string{"Cache-Control", "max-age=60, public", "Content-Type", "text/html"}, true},
 		{"s-maxage", Route{}, []string{"Cache-Control", "s-maxage=60"}, true},
 		{"targeted", Route{}, []string{"Cdn-Cache-Control", "max-age=60"}, true},
-		{"static type, explicit", Route{}, []string{"Cache-Control", "max-age=60", "Content-Type", "text/css"}, true},
+		{"static type without its extension", Route{}, []string{"Cache-Control", "max-age=60", "Content-Type", "text/css"}, false},
 		{"static type, guessed", Route{}, []string{"Last-Modified", longAgo, "Content-Type", "text/css"}, false},
 		{"ignored by the route", Route{DangerouslyIgnoreCookies: true}, []string{"Cache-Control", "max-age=60"}, true},
 		{"in the key", Route{Key: cachekey.Options{Cookies: []string{"sid"}}}, []string{"Cache-Control", "max-age=60"}, true},

@@ -24,6 +24,7 @@ const discardPatience = 5 * time.Second
 // makeHead builds the head from what the handler set. It changes nothing that
 // others see yet.
 func (f *fetch) makeHead(h http.Header) *head {
+	h = canonicalNames(h)
 	now := time.Now()
 	hd := &head{status: f.status, receivedAt: now, length: declaredLength(h, f.status)}
 	hd.decision = f.rules(h, f.status, now)
@@ -47,6 +48,25 @@ func (f *fetch) makeHead(h http.Header) *head {
 		hd.common = store.EncodeBlock(rfc9111.StoredHeader(h, now, &f.route.policy), "Content-Length")
 	}
 	return hd
+}
+
+// canonicalNames returns h with the canonical names under which everything looks
+// for fields: h itself, or a copy if a handler wrote some directly into the map in
+// another case.
+func canonicalNames(h http.Header) http.Header {
+	odd := false
+	for name := range h {
+		odd = odd || http.CanonicalHeaderKey(name) != name
+	}
+	if !odd {
+		return h
+	}
+	c := make(http.Header, len(h))
+	for name, values := range h {
+		name = http.CanonicalHeaderKey(name)
+		c[name] = append(c[name], values...)
+	}
+	return c
 }
 
 // setType adds the Content-Type that was found out from the body. It came too
@@ -172,20 +192,21 @@ func (f *fetch) publish() bool {
 }
 
 // supersedes reports whether a response that isn't stored takes the place of the
-// stale one all the same: the origin has said something newer, and that it's for
-// nobody else or gone must not be answered with the old one. Errors, and reasons
-// that lie in this client's request, say nothing about the old one; and one that
-// is still fresh was only passed over because this client wanted so.
+// stale one all the same: the origin has said something newer, that it's for nobody
+// else or gone. Other errors say nothing about the old one, and neither does what
+// one client's request can provoke (a cookie, a refusal); and one that is still
+// fresh was only passed over because this client wanted so.
 func (f *fetch) supersedes(d *rfc9111.Decision) bool {
-	if f.stale == nil || d.Store || f.status >= 500 || f.stale.Life.TTL(d.Life.ReceivedAt) > 0 {
+	if f.stale == nil || d.Store || f.flight.Lane() != laneAnonymous || f.stale.Life.TTL(d.Life.ReceivedAt) > 0 {
 		return false
 	}
-	switch d.Reason {
-	case rfc9111.HasAuthorization, rfc9111.AuthorizationNotShared, rfc9111.HasCookie,
-		rfc9111.NoStoreRequested, rfc9111.ProvokedWithoutLifetime, rfc9111.PartialContent:
-		return false
+	switch f.status {
+	case http.StatusNotFound, http.StatusGone:
+		return true
+	case http.StatusNotModified, http.StatusOK:
+		return d.Reason == rfc9111.ResponseNoStore || d.Reason == rfc9111.ResponsePrivate
 	}
-	return true
+	return false
 }
 
 // remember keeps later requests for the key from waiting for one another.

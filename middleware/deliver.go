@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -94,6 +95,9 @@ func (s *stream) run() {
 		return
 	}
 	s.left = -1
+	if hd.length < 0 && !x.r.ProtoAtLeast(1, 1) {
+		s.awaitEnd()
+	}
 	if asked, ok := x.ranges(hd.status, s.block); ok && s.part(asked, h) {
 		return
 	}
@@ -216,6 +220,19 @@ func (s *stream) body() {
 			_ = limit.rc.Flush() // a writer that can't is one that doesn't buffer
 			limit.end()          // the origin's pauses aren't the client's
 		}
+	}
+}
+
+// awaitEnd waits for the whole body before anything of it goes to a client of
+// HTTP/1.0. Without a length that protocol ends a body with the connection, so a
+// broken one would look whole. A body too long to be kept can't be waited for.
+func (s *stream) awaitEnd() {
+	_, whole, err := s.head.fill.WaitSize(s.x.r.Context(), math.MaxInt64)
+	if err != nil {
+		s.x.abort(trace.ClientGone)
+	}
+	if !whole && s.head.fill.Ended() {
+		s.x.abort(trace.Aborted)
 	}
 }
 

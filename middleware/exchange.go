@@ -46,6 +46,7 @@ type exchange struct {
 	alone    bool     // another's response couldn't be shared
 	rounds   int
 
+	hold     *fetch // that may have to end before the request does
 	headSent bool
 	debug    bool
 	rec      *trace.Record
@@ -92,7 +93,7 @@ func (x *exchange) reset() {
 	if cap(x.selecting) > maxKeptText {
 		x.selecting = nil
 	}
-	x.variesBy, x.rounds = nil, 0
+	x.variesBy, x.rounds, x.hold = nil, 0, nil
 	x.rec = nil
 	x.ownRec.Reset()
 }

@@ -23,7 +23,9 @@ const (
 	hasEventStream
 	hasForwarding // a field of the poisoning barrier
 	hasH2C        // an upgrade to HTTP/2 in the clear is offered
-	hasUnderscore // a name that some origins take for another
+	hasNominated  // Connection names fields of this request
+	hasOddName    // a name with an underscore
+	hasUnderscore // a barrier field's name that some origins take for another
 )
 
 func factsOf(h http.Header) facts {
@@ -44,6 +46,10 @@ func factsOf(h http.Header) facts {
 			f |= hasDemand
 		case "If-Range":
 			f |= hasIfRange
+		case "Connection":
+			if nominatesFields(values) {
+				f |= hasNominated
+			}
 		case "Upgrade":
 			f |= upgradeFacts(values)
 		case "Accept":
@@ -53,10 +59,13 @@ func factsOf(h http.Header) facts {
 		case "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Scheme":
 			f |= hasForwarding
 		default:
-			if len(name) > 1 && (name[0] == 'X' || name[0] == 'F') && barrierFields[name] {
+			if len(name) > 1 && (name[0] == 'X' || name[0] == 'F' || name[0] == 'C') && barrierFields[name] {
 				f |= hasForwarding
-			} else if strings.IndexByte(name, '_') >= 0 && barrierFields[dashed(name)] {
-				f |= hasForwarding | hasUnderscore
+			} else if strings.IndexByte(name, '_') >= 0 {
+				f |= hasOddName
+				if barrierFields[dashed(name)] {
+					f |= hasForwarding | hasUnderscore
+				}
 			}
 		}
 	}
@@ -80,6 +89,30 @@ func upgradeFacts(values []string) (f facts) {
 		}
 	}
 	return f
+}
+
+// nominatesFields reports whether a Connection field names others. A proxy
+// behind the cache removes those, so the origin wouldn't see what the key and Vary
+// saw.
+func nominatesFields(values []string) bool {
+	for option := range field.Members(values) {
+		switch field.Lower(option) {
+		case "close", "keep-alive", "upgrade", "http2-settings", "te":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// dropOddNames removes the fields whose names an origin behind CGI or WSGI can't
+// tell from others: they'd be unkeyed inputs. nginx does the same.
+func dropOddNames(h http.Header) {
+	for name := range h {
+		if strings.IndexByte(name, '_') >= 0 {
+			delete(h, name)
+		}
+	}
 }
 
 // ignoreH2C removes the offer of HTTP/2 in the clear from what the handler gets.

@@ -40,6 +40,7 @@ type fetch struct {
 	host        string
 	dropped     []string
 
+	returned chan struct{} // closed when the handler has returned
 	interims chan interim
 	dog      watchdog
 
@@ -74,7 +75,7 @@ var (
 func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.Object) *fetch {
 	f := &fetch{
 		h: h, flight: fl, route: x.route, key: x.key, stale: stale, directives: x.asked,
-		header: make(http.Header), interims: make(chan interim, 4),
+		header: make(http.Header), interims: make(chan interim, 4), returned: make(chan struct{}),
 	}
 	ctx := trace.NewContext(context.WithoutCancel(x.r.Context()), nil) // the record is the client's
 	if ctx.Value(http.ServerContextKey) == nil {
@@ -94,6 +95,7 @@ func (f *fetch) start() {
 	stop := context.AfterFunc(f.h.closing, func() { f.cancel(context.Canceled) })
 	f.h.fetches.Go(func() {
 		defer stop()
+		defer close(f.returned)
 		f.run()
 	})
 }

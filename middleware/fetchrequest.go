@@ -30,6 +30,10 @@ func (f *fetch) makeRequest(x *exchange) {
 	if x.facts&hasH2C != 0 {
 		ignoreH2C(r.Header)
 	}
+	if x.facts&hasOddName != 0 {
+		dropOddNames(r.Header)
+	}
+	canonicalise(r, x.target().Scheme)
 	if reduced, changed := x.route.spec.Reduce(&x.in); changed {
 		r = reduced.Apply(r)
 		for _, d := range reduced.Dropped {
@@ -53,6 +57,17 @@ func (f *fetch) makeRequest(x *exchange) {
 	target := x.target()
 	f.scheme, f.host = target.Scheme, target.Host
 	f.req = r
+}
+
+// canonicalise gives a fetch's request the spelling that the key has: what the key
+// makes equal must not tell the origin apart.
+func canonicalise(r *http.Request, scheme string) {
+	r.Host = cachekey.CanonicalHost(scheme, r.Host)
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	if r.RequestURI != "" && r.URL.Host != "" { // a target in absolute form
+		r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil
+		r.RequestURI = r.URL.RequestURI()
+	}
 }
 
 // unconditional prepares the fetch to ask again, for the whole response.

@@ -116,7 +116,7 @@ func TestRawRequests(t *testing.T) {
 	for name, c := range map[string]struct{ raw, want string }{
 		"NUL in the target":       {"GET /a\x00b HTTP/1.1\r\nHost: a\r\n" + end, "400 Bad Request"},
 		"control in the target":   {"GET /a\x01b HTTP/1.1\r\nHost: a\r\n" + end, "400 Bad Request"},
-		"absolute form":           {"GET http://b/a HTTP/1.1\r\nHost: a\r\n" + end, "[GET b http://b/a]"},
+		"absolute form":           {"GET http://b/a HTTP/1.1\r\nHost: a\r\n" + end, "[GET b /a]"},
 		"OPTIONS *":               {"OPTIONS * HTTP/1.1\r\nHost: a\r\n" + end, "HTTP/1.1 200"},
 		"two Hosts":               {"GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n" + end, "400 Bad Request"},
 		"no Host":                 {"GET /a HTTP/1.1\r\n" + end, "400 Bad Request"},

@@ -14,9 +14,9 @@ func (x *exchange) identify() reason {
 		Request: x.r, Zone: x.h.zone,
 		Scheme: x.barrier.scheme, Host: x.barrier.host, Extra: x.barrier.extra,
 	}
-	memo := x.route.memo.applies(x)
+	memo := x.h.memo.applies(x)
 	if memo {
-		if key, ok := x.route.memo.get(x.r); ok {
+		if key, ok := x.h.memo.get(x.r); ok {
 			x.key, x.rec.Cache.Key = key, key
 			return ""
 		}

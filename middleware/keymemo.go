@@ -18,7 +18,8 @@ const (
 // keyMemo remembers the keys of popular URLs: writing and hashing a key's text
 // is half of what a hit costs otherwise. It's a pure function's memory. What a
 // slot holds is compared whole, so it can be absent but never wrong, and it
-// works only for specs that key nothing but the URL. At most memoSlots texts of
+// works only for specs that key nothing but the URL, for one handler, whose zone is
+// in all its keys. At most memoSlots texts of
 // memoText bytes are kept. Safe for concurrent use, without locks.
 type keyMemo struct {
 	seed  maphash.Seed

@@ -51,6 +51,9 @@ func New(o Options) (*Middleware, error) {
 // router's Use method.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	h := &handler{Middleware: m, next: next}
+	if m.cfg.def.spec.URLOnly() {
+		h.memo = newKeyMemo()
+	}
 	if n := m.wraps.Add(1); n > 1 {
 		h.zone = strconv.FormatInt(n, 10)
 	}
@@ -90,4 +93,5 @@ type handler struct {
 	*Middleware
 	next http.Handler
 	zone string
+	memo *keyMemo // nil if the key depends on more than the URL
 }

@@ -74,9 +74,11 @@ type Options struct {
 	// DefaultWaitTimeout (30 s); negative is an error: nobody waits for ever.
 	WaitTimeout time.Duration
 	// StallTimeout is how long a shared body may make no progress: the origin
-	// sends nothing (the fetch fails), or a client takes nothing (less than 32
-	// KiB; it's cut off). 0 means DefaultStallTimeout (60 s); negative means
-	// no limit.
+	// sends nothing (the fetch fails), or a client takes less than 32 KiB of an
+	// arriving body, or 256 KiB on average of a stored one of more than 64 KiB
+	// (it's cut off). 0 means DefaultStallTimeout (60 s); negative means no limit.
+	// Clients aren't watched where http.Server.WriteTimeout is set, which bounds
+	// the whole response.
 	StallTimeout time.Duration
 	// UnshareableFor is how long a key is remembered whose response couldn't
 	// be shared, so that requests for it don't wait for one another. 0 means
@@ -117,8 +119,9 @@ type Route struct {
 	// DangerouslyIgnoreCookies asserts that request cookies don't change the
 	// route's responses. Otherwise a request that has cookies (other than
 	// those in the key) takes part in sharing only if the response is
-	// explicitly shared (public, s-maxage, a targeted field) or of a static
-	// type with explicit freshness.
+	// explicitly shared (public, s-maxage, a targeted field), or a style sheet,
+	// script, image, font or the like with explicit freshness whose path has the
+	// extension of its type.
 	DangerouslyIgnoreCookies bool
 	// DangerouslyStoreSetCookie stores responses with Set-Cookie, and gives
 	// everyone the same cookie. This is how sessions leak.
@@ -168,8 +171,8 @@ type TTL struct {
 	// whatever the origin says about freshness. 0 or less means never fresh.
 	ByStatus map[int]time.Duration
 	// ByClass has the lifetime for a class: key 2 for all of 2xx. 0 or less
-	// means never fresh. It doesn't reach 400, 405, 413, 414 and 431, which a
-	// client can provoke.
+	// means never fresh. Of the 4xx it reaches 404, 410 and
+	// 451 only: the others a client can provoke.
 	ByClass map[int]time.Duration
 	// Floor is the least lifetime of a response that the origin lets be fresh.
 	// It raises only what is above zero, and no errors. 0 means none.

@@ -40,6 +40,9 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	defer func() {
 		if !returned {
 			rec.Outcome = trace.Aborted
+			if pw.wrote {
+				resetOldClient(w, x.r)
+			}
 		}
 		pw.release()
 	}()

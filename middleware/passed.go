@@ -73,6 +73,10 @@ func (m *Middleware) forget(key store.Key) {
 // headAnswered lets an answer to HEAD freshen the stored response to GET, or
 // make it invalid (RFC 9111 §4.3.5).
 func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
+	h = canonicalNames(h)
+	if _, reduces := x.route.spec.Reduce(&x.in); reduces || x.facts&hasOddName != 0 || len(h["Set-Cookie"]) > 0 {
+		return // it was shaped by what isn't in the key, or is for one client
+	}
 	// The refresh is a fetch whose body is already here. Its flight comes first, so
 	// that a purge finds it like any other.
 	fl := x.h.flights.Solo(flight.Key{Primary: x.key}, x.lane())

@@ -12,6 +12,7 @@ import (
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := begin(h, w, r)
 	defer x.end()
+	defer x.outlive()
 
 	if r.Method == "PRI" { // the preface of HTTP/2 where it isn't spoken
 		x.refuse(http.StatusHTTPVersionNotSupported, whyPreface)

@@ -26,7 +26,7 @@ type postCapture struct {
 // mayStorePost reports whether x is a POST whose response may answer later GETs:
 // not if it was shaped by what isn't in their key.
 func (x *exchange) mayStorePost() bool {
-	if !x.route.storePost || x.route.cacheOff || x.r.Method != http.MethodPost || x.barrier.bypass {
+	if !x.route.storePost || x.route.cacheOff || x.r.Method != http.MethodPost || x.barrier.bypass || x.facts&(hasNominated|hasOddName) != 0 {
 		return false
 	}
 	in := x.getInput()
@@ -39,6 +39,7 @@ func (p *postCapture) begin(x *exchange, status int, h http.Header) {
 	if p == nil || status != http.StatusOK || len(h["Content-Location"]) != 1 {
 		return
 	}
+	h = canonicalNames(h)
 	target := x.target()
 	ref, err := url.Parse(h["Content-Location"][0])
 	if err != nil || target.ResolveReference(ref).String() != target.String() {

@@ -26,7 +26,7 @@ func (x *exchange) respondRanges(o *store.Object, asked rfc9110.Ranges, h http.H
 		h["Content-Range"] = []string{p.ContentRange(size)}
 		h["Content-Length"] = []string{strconv.FormatInt(p.Length, 10)}
 		x.head(http.StatusPartialContent)
-		x.write(o.Body[p.Start : p.Start+p.Length])
+		x.writeStored(o.Body[p.Start : p.Start+p.Length])
 	default:
 		x.multipart(o, parts, h)
 	}
@@ -39,6 +39,8 @@ func (x *exchange) unsatisfiable(h http.Header, size int64) {
 	for _, name := range [...]string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Etag", "Last-Modified"} {
 		delete(h, name)
 	}
+	delete(h, "Expires")
+	h["Cache-Control"] = []string{"no-store"} // the page's own is not about this
 	h["Content-Range"] = []string{rfc9110.UnsatisfiedRange(size)}
 	h["Content-Length"] = []string{"0"}
 	x.head(http.StatusRequestedRangeNotSatisfiable)

@@ -14,6 +14,7 @@ const (
 	whyUpgrade      reason = "the request asks to upgrade the connection"
 	whyEvents       reason = "the request asks for an event stream"
 	whyForwarding   reason = "the request has forwarding or override fields that no trusted proxy sent"
+	whyNominated    reason = "the request's Connection field names other fields of it"
 	whyPrecondition reason = "the request has a precondition that only the origin can judge"
 	whyFarRange     reason = "the range starts too far into the object to fetch all of it"
 	whyRange        reason = "the route hands ranges to the origin"

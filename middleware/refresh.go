@@ -26,7 +26,9 @@ func (x *exchange) refresh(stale *store.Object) {
 		if now, _ := x.h.store.Get(stale.Key); now != stale {
 			fl.Finish(&head{kind: supplied}) // it has just been replaced, or purged
 		} else {
-			x.lead(fl, stale)
+			fl.Background()
+			f := x.lead(fl, stale)
+			x.hold = f
 		}
 		fl.Leave(false)
 	case flight.Waiter:

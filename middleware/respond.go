@@ -16,7 +16,7 @@ func (x *exchange) respond(o *store.Object, status trace.Status, why reason, ttl
 	rec.Cache.Status, rec.Cache.Reason, rec.Cache.TTL = status, string(why), ttl
 	rec.Cache.Age = o.Life.Age(x.now)
 	if x.memoise && uint(x.now.Nanosecond())%memoEvery == 0 {
-		x.route.memo.put(x.r, x.key)
+		x.h.memo.put(x.r, x.key)
 	}
 	h := x.w.Header()
 	room := copyHeader(h, o.Header)
@@ -55,7 +55,7 @@ func (x *exchange) respondWhole(o *store.Object, h http.Header, room []string) {
 	if x.r.Method == http.MethodHead || len(o.Body) == 0 {
 		return
 	}
-	x.write(o.Body)
+	x.writeStored(o.Body)
 	if o.Trailer != "" {
 		o.Trailer.CopyTo(h, 0)
 	}
@@ -81,6 +81,10 @@ func (x *exchange) write(p []byte) {
 // abort cuts the client's connection.
 func (x *exchange) abort(why trace.Outcome) {
 	x.rec.Outcome = why
+	// An outer handler that recovers from all panics must not make a cut body look
+	// whole: nothing more reaches the client.
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0))
+	resetOldClient(x.w, x.r)
 	panic(http.ErrAbortHandler)
 }
 

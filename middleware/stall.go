@@ -3,6 +3,8 @@ package middleware
 import (
 	"net/http"
 	"time"
+
+	"github.com/weirhttp/weir/trace"
 )
 
 // stallPiece is what a client has to take within the stall timeout.
@@ -46,10 +48,34 @@ func (l *stallLimit) write(p []byte) {
 	}
 }
 
+const (
+	// smallBody is what a connection's buffers take anyway: no deadline is worth
+	// its cost.
+	smallBody = 64 << 10
+	// storedPiece is what a client of a stored body has to take within the stall
+	// timeout, on average.
+	storedPiece = 256 << 10
+)
+
+// writeStored writes a stored body in one go, which is what makes a hit cheap. The
+// client has as many stall timeouts for it as it has pieces.
+func (x *exchange) writeStored(p []byte) {
+	if len(p) <= smallBody {
+		x.write(p)
+		return
+	}
+	l := newStallLimit(x)
+	if l.after > 0 && l.rc.SetWriteDeadline(time.Now().Add(l.after*time.Duration(1+len(p)/storedPiece))) == nil {
+		l.active = true
+		defer l.end()
+	}
+	x.write(p)
+}
+
 // end takes the deadline back, so that it hits neither the connection's next
 // response nor, over HTTP/2, a stream on which there's nothing to send just now.
 func (l *stallLimit) end() {
-	if l.active {
+	if l.active && l.x.rec.Outcome == trace.Complete { // that of a cut body stays
 		_ = l.rc.SetWriteDeadline(time.Time{})
 		l.active = false
 	}

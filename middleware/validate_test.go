@@ -53,15 +53,21 @@ func TestRevalidationFreshensStoredResponse(t *testing.T) {
 // reaches that visitor and nobody else.
 func TestSetCookieOfA304ReachesOnlyItsClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := newSite(t, Options{}, public("page", "Etag", `"v1"`), testnet.Text(304, "", "Etag", `"v1"`, "Set-Cookie", "u=1"))
+		s := newSite(t, Options{}, public("page", "Etag", `"v1"`), testnet.Text(304, "", "Etag", `"v1"`, "Set-Cookie", "u=1", "X-Csrf-Token", "t1"))
 		s.get("/")
 		after(time.Minute)
 		r := s.get("/")
-		r.is(t, revalidated("page", 60))
+		w := revalidated("page", 60)
+		w.cache, w.stored, w.notStored = "fwd=stale;fwd-status=304;ttl=60", false, "the response sets a cookie"
+		r.is(t, w)
 		require.Equal(t, []string{"u=1"}, r.header["Set-Cookie"])
+		require.Equal(t, []string{"t1"}, r.header["X-Csrf-Token"])
+		// What is stored stays as it was, and stale: the next client asks again.
+		s.answer(testnet.Text(304, "", "Etag", `"v1"`))
 		r = s.get("/")
-		r.is(t, hit("page", 60, 0))
+		r.is(t, revalidated("page", 60))
 		require.NotContains(t, r.header, "Set-Cookie")
+		require.NotContains(t, r.header, "X-Csrf-Token")
 	})
 }
 

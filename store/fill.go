@@ -307,3 +307,10 @@ func (f *Fill) Full() bool {
 	defer f.mu.Unlock()
 	return f.room != nil
 }
+
+// Ended reports whether the body has ended, well or not.
+func (f *Fill) Ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}

@@ -28,6 +28,9 @@ type Object struct {
 	Trailer Block
 	// Body is the whole content. Whoever gets it must not write to it.
 	Body []byte
+	// Content is the content of an object that a tier keeps outside of memory;
+	// then Body is nil. It's nil for an object in memory.
+	Content Content
 	// VaryNames are the selecting header fields' names in lower case, sorted;
 	// nil if the response doesn't vary.
 	VaryNames []string
@@ -45,6 +48,9 @@ type Object struct {
 	Attached any
 	// Life tells how fresh the response is and what may be done when it isn't.
 	Life rfc9111.Life
+	// Facts are what the caller wants to find with the object again, in a form
+	// of its own. No tier looks into it, all keep it; at most 64 KiB.
+	Facts []byte
 
 	// Length is len(Body) as text, for Content-Length.
 	Length string
@@ -78,8 +84,8 @@ func (o *Object) SetMemo(m *Memo) { o.memo.Store(m) }
 func (o *Object) Freshened(header http.Header, life rfc9111.Life, requestedAt time.Time) *Object {
 	return &Object{
 		Key: o.Key, Primary: o.Primary, Status: o.Status,
-		Header: EncodeBlock(header, "Content-Length"), Trailer: o.Trailer, Body: o.Body,
+		Header: EncodeBlock(header, "Content-Length"), Trailer: o.Trailer, Body: o.Body, Content: o.Content,
 		VaryNames: o.VaryNames, Selecting: o.Selecting,
-		RequestedAt: requestedAt, Life: life, Length: o.Length,
+		RequestedAt: requestedAt, Life: life, Facts: o.Facts, Length: o.Length,
 	}
 }

@@ -26,9 +26,12 @@ type Rejection uint8
 
 // The reasons for which a tier doesn't keep an object.
 const (
-	Kept     Rejection = iota
-	TooLarge           // larger than the largest object any tier takes
-	BadKey             // kept under its primary key although it varies, or not although it doesn't
+	Kept        Rejection = iota
+	TooLarge              // larger than the largest object any tier takes
+	BadKey                // kept under its primary key although it varies, or not although it doesn't
+	NoRoom                // the tier can't make room: all it has is being written
+	Gone                  // its content was to be shared with an object that is no longer kept
+	SwitchedOff           // the tier has switched itself off because of a fault, or failed just now
 	numRejections
 )
 
@@ -41,6 +44,12 @@ func (r Rejection) String() string {
 		return "the response is larger than the largest object that the cache keeps"
 	case BadKey:
 		return "the response's key contradicts its selecting header fields"
+	case NoRoom:
+		return "too many large responses are being stored at once"
+	case Gone:
+		return "the content that it shares is no longer kept"
+	case SwitchedOff:
+		return "the cache tier has switched itself off after a fault"
 	}
 	return "unknown"
 }
@@ -55,6 +64,11 @@ type TierStats struct {
 	Puts       int64 // objects taken
 	Evictions  int64 // dropped to stay within the bound
 	Rejections [numRejections]int64
+
+	// Of a tier on disk:
+	Corrupt        int64 // dropped because a checksum failed
+	UnknownVersion int64 // files of another version's format, left alone
+	SwitchedOff    int64 // faults for which it switched itself off
 }
 
 // Rejected returns the number of objects refused for the given reason.

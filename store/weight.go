@@ -13,8 +13,12 @@ func (o *Object) Weight() int64 {
 	if o.index != nil {
 		return o.index.weight()
 	}
-	return objectOverhead + footprint(cap(o.Body)) + footprint(len(o.Header)) + footprint(len(o.Trailer)) +
-		footprint(len(o.Selecting)) + namesWeight(o.VaryNames)
+	return objectOverhead + footprint(cap(o.Body)) + o.texts()
+}
+
+// texts is the part of the weight that isn't the body's.
+func (o *Object) texts() int64 {
+	return footprint(len(o.Header)) + footprint(len(o.Trailer)) + footprint(len(o.Selecting)) + footprint(len(o.Facts)) + namesWeight(o.VaryNames)
 }
 
 func (x *Index) weight() int64 {

@@ -60,6 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-listen: %w", err)
 	}
+	defer floorHeap()()
 	srv := &http.Server{
 		Handler:           mw.Wrap(newProxy(c.origin)),
 		ReadHeaderTimeout: 30 * time.Second,

@@ -13,7 +13,7 @@ func lifetime(ex *Exchange, d *Directives, p *Policy, initialAge time.Duration) 
 	if ttl, ok := p.TTLByStatus[ex.Status]; ok {
 		return fromReceipt(ttl, initialAge), FromRouteStatus
 	}
-	if c := ex.Status / 100; c > 0 && c < len(p.TTLByClass) && p.TTLByClass[c] != 0 && !provoked(ex.Status) {
+	if c := ex.Status / 100; c > 0 && c < len(p.TTLByClass) && p.TTLByClass[c] != 0 && inClass(ex.Status) {
 		return fromReceipt(p.TTLByClass[c], initialAge), FromRouteClass
 	}
 	v, source := originLifetime(ex, d, p)
@@ -78,6 +78,16 @@ func expires(h http.Header, receivedAt time.Time) time.Duration {
 		from = latest
 	}
 	return min(max(0, at.Sub(from)), farFuture)
+}
+
+// inClass reports whether a lifetime for the status's class reaches it. Of the 4xx
+// only those that speak of the resource: the others are about one client's request,
+// which can provoke them.
+func inClass(status int) bool {
+	if status/100 != 4 {
+		return true
+	}
+	return status == 404 || status == 410 || status == 451
 }
 
 // provoked reports whether a status is one that a client can bring about with a

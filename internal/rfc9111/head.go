@@ -45,10 +45,15 @@ func HeadEffect(stored http.Header, storedLength int64, status int, head http.He
 	if modified := head.Get("Last-Modified"); modified != "" && !sameDate(stored.Get("Last-Modified"), modified) {
 		return HeadInvalidates
 	}
+	// Without a validator it proves nothing: it would renew a changed page for ever.
+	proven := head.Get("Etag") != "" || head.Get("Last-Modified") != ""
 	for _, line := range head["Content-Length"] {
 		if n, err := strconv.ParseInt(field.TrimOWS(line), 10, 64); err != nil || n != storedLength {
 			return HeadInvalidates
 		}
+	}
+	if !proven {
+		return HeadSaysNothing
 	}
 	return HeadRefreshes
 }

@@ -20,7 +20,7 @@ type Life struct {
 	SharedMaxAge   bool   // s-maxage: stale only within the windows above
 	Immutable      bool   // RFC 8246
 	SharedExplicit bool   // public, s-maxage or a targeted lifetime
-	StaticExplicit bool   // a static type for which the origin gives a lifetime
+	StaticExplicit bool   // a static type, no document, with the extension of its path and a lifetime from the origin
 	AuthReusable   bool   // a response to a request with credentials may be shared (§3.5)
 }
 
@@ -93,7 +93,7 @@ func newLife(ex *Exchange, d *Directives, p *Policy) Life {
 	if l.Source.Explicit() && l.Lifetime > 0 {
 		t := MediaType(ex.Header)
 		known, fits := ExtensionFits(ex.Path, t)
-		l.StaticExplicit = IsStaticType(t) && (fits || !known)
+		l.StaticExplicit = IsStaticType(t) && t != "application/pdf" && known && fits
 	}
 	return l
 }

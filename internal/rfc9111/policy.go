@@ -64,8 +64,8 @@ type Policy struct {
 	// means never fresh.
 	TTLByStatus map[int]time.Duration
 	// TTLByClass is the same for classes: [2] for 2xx. 0 means unset, negative
-	// means never fresh. It doesn't reach 400, 405, 413, 414 and 431, which a
-	// client can provoke.
+	// means never fresh. Of the 4xx it reaches 404, 410 and 451
+	// only: the others a client can provoke.
 	TTLByClass [6]time.Duration
 	// Floor and Ceiling bound the lifetimes that the origin gives or that are
 	// heuristic. 0 or less means no bound. The floor raises only what is above

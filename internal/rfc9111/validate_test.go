@@ -125,7 +125,8 @@ func TestHeadEffect(t *testing.T) { // §4.3.5
 		want   HeadOutcome
 	}{
 		{"all the same", 200, header("ETag", `"a"`, "Last-Modified", "@-60", "Content-Length", "42"), HeadRefreshes},
-		{"nothing to compare", 200, header("X", "2"), HeadRefreshes},
+		{"nothing to compare", 200, header("X", "2"), HeadSaysNothing},
+		{"the length alone", 200, header("Content-Length", "42"), HeadSaysNothing},
 		{"other tag", 200, header("ETag", `"b"`), HeadInvalidates},
 		{"other date", 200, header("Last-Modified", "@-50"), HeadInvalidates},
 		{"other length", 200, header("Content-Length", "43"), HeadInvalidates},

@@ -19,12 +19,22 @@ func (f *fakeTB) Helper()                   {}
 func (f *fakeTB) Cleanup(c func())          { f.cleanups = append(f.cleanups, c) }
 func (f *fakeTB) Errorf(s string, a ...any) { f.errors = append(f.errors, fmt.Sprintf(s, a...)) }
 
-func leakyFunction(stop chan struct{}) { <-stop }
+func leakyFunction(started, stop chan struct{}) {
+	close(started)
+	<-stop
+}
+
+// leak leaves a goroutine behind, and returns when it runs and can be seen.
+func leak(stop chan struct{}) {
+	started := make(chan struct{})
+	go leakyFunction(started, stop)
+	<-started
+}
 
 func TestLeakedSeesWhatIsLeft(t *testing.T) {
 	stop := make(chan struct{})
 	before := goroutines()
-	go leakyFunction(stop)
+	leak(stop)
 	left := leaked(before, 20*time.Millisecond)
 	if assert.Len(t, left, 1) {
 		assert.Contains(t, left[0], "leakyFunction")
@@ -36,7 +46,7 @@ func TestLeakedSeesWhatIsLeft(t *testing.T) {
 func TestLeakedForgivesWhatWasThere(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
-	go leakyFunction(stop)
+	leak(stop)
 	assert.Empty(t, leaked(goroutines(), 0))
 }
 
@@ -45,7 +55,7 @@ func TestCheckLeaksIsPatient(t *testing.T) {
 	f := &fakeTB{TB: t}
 	CheckLeaks(f)
 	stop := make(chan struct{})
-	go leakyFunction(stop)
+	leak(stop)
 	time.AfterFunc(50*time.Millisecond, func() { close(stop) })
 	for _, c := range f.cleanups {
 		c()
@@ -58,7 +68,7 @@ func TestCheckLeaksReports(t *testing.T) {
 	checkLeaks(f, 20*time.Millisecond)
 	stop := make(chan struct{})
 	defer close(stop)
-	go leakyFunction(stop)
+	leak(stop)
 	for _, c := range f.cleanups {
 		c()
 	}
@@ -71,13 +81,13 @@ func TestCheckLeaksReports(t *testing.T) {
 func TestMainCheckCodes(t *testing.T) {
 	stop := make(chan struct{})
 	defer close(stop)
-	leak := func(code int) func() int {
+	leaving := func(code int) func() int {
 		return func() int {
-			go leakyFunction(stop)
+			leak(stop)
 			return code
 		}
 	}
 	assert.Equal(t, 0, mainCheck(func() int { return 0 }, 0))
-	assert.Equal(t, 1, mainCheck(leak(0), 0))
-	assert.Equal(t, 2, mainCheck(leak(2), 0), "the tests' own failure comes first")
+	assert.Equal(t, 1, mainCheck(leaving(0), 0))
+	assert.Equal(t, 2, mainCheck(leaving(2), 0), "the tests' own failure comes first")
 }

@@ -47,6 +47,9 @@ type Flight[T any] struct {
 	keep     Keep
 	cancel   context.CancelCauseFunc
 	finished bool
+
+	background bool // nobody was ever to wait for it
+	orphan     bool // counted in the group's orphans
 }
 
 // ErrAbandoned is the cause of the cancellation of a fetch whose clients have
@@ -64,6 +67,7 @@ func (f *Flight[T]) join() bool {
 	if f.closed || f.finished || f.verdict == Released {
 		return false
 	}
+	f.adopted()
 	f.attached++
 	if f.verdict != 0 {
 		f.pending++
@@ -167,10 +171,43 @@ func (f *Flight[T]) Leave(arrived bool) {
 		call = f.takeArrived()
 	}
 	cancel := f.toCancel()
+	if cancel == nil && !f.mayBeOrphan() {
+		f.closed, cancel = true, f.cancel
+	}
 	f.mu.Unlock()
 	call()
 	if cancel != nil {
 		cancel(ErrAbandoned)
+	}
+}
+
+// Background says that nobody waits for the flight: it's a refresh, and goes on
+// without clients whatever their number.
+func (f *Flight[T]) Background() {
+	f.mu.Lock()
+	f.background = true
+	f.mu.Unlock()
+}
+
+// mayBeOrphan reports whether the flight may go on, and counts it if nobody is
+// attached any more.
+func (f *Flight[T]) mayBeOrphan() bool {
+	if f.attached > 0 || f.finished || f.background || f.orphan {
+		return true
+	}
+	if f.g.orphans.Add(1) > MaxOrphans {
+		f.g.orphans.Add(-1)
+		return false
+	}
+	f.orphan = true
+	return true
+}
+
+// adopted takes back mayBeOrphan.
+func (f *Flight[T]) adopted() {
+	if f.orphan {
+		f.orphan = false
+		f.g.orphans.Add(-1)
 	}
 }
 
@@ -206,6 +243,7 @@ func (f *Flight[T]) Result() (Verdict, T) {
 func (f *Flight[T]) Finish(value T) {
 	f.Decide(Released, value, nil)
 	f.mu.Lock()
+	f.adopted()
 	f.finished = true
 	f.mu.Unlock()
 	f.g.unlist(f)

@@ -2,6 +2,7 @@ package flight
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,8 +36,15 @@ const (
 // Group is the set of flights under way. The zero value is ready. Safe for
 // concurrent use.
 type Group[T any] struct {
-	shards [shardCount]shard[T]
+	shards  [shardCount]shard[T]
+	orphans atomic.Int64
 }
+
+// MaxOrphans is how many flights of a group may go on for clients who have all
+// left, because their responses are or may become storable. Beyond it a flight is
+// cancelled with its last client: clients that only come and go must not make the
+// origin work without bound.
+const MaxOrphans = 64
 
 type shard[T any] struct {
 	mu    sync.Mutex

@@ -1,0 +1,194 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/weirhttp/weir/store"
+)
+
+// find returns the key's file for use, or nil. put gives it back.
+func (t *Tier) find(k *store.Key) *handle {
+	if !t.reads.open() || t.closed.Load() || t.undeleted.has(k) {
+		return nil
+	}
+	if h := t.handles.get(k); h != nil {
+		if t.current(h) {
+			return h
+		}
+		t.handles.dropThis(h)
+		t.handles.put(h)
+	}
+	if _, known := t.index.look(k); !known {
+		if t.scanned.Load() {
+			return nil
+		}
+		return t.examine(k)
+	}
+	h, err := t.loadKey(k)
+	if err != nil {
+		// Damaged, or just being changed: look again with nobody else about.
+		return t.examine(k)
+	}
+	t.handles.add(h)
+	// Whoever replaced or deleted the file since it was loaded did so in the
+	// index before dropping the handle: either the handle was added before and
+	// is gone, or the index says so now.
+	if v, ok := t.index.look(k); !ok || v.nonce != h.nonce || v.seq != h.seq {
+		t.handles.dropThis(h)
+		t.handles.put(h)
+		return t.examine(k)
+	}
+	return h
+}
+
+// benign reports whether an error of loadKey is about the file and not about
+// the disk.
+func benign(err error) bool {
+	return absent(err) || errors.Is(err, errCorrupt) || errors.Is(err, errVersion)
+}
+
+// maxAhead is how far into the future the clock may have been when a response
+// was received. More, and the clock has been set back since: the response would
+// stay fresh until it has caught up.
+const maxAhead = time.Minute
+
+func (t *Tier) loadKey(k *store.Key) (*handle, error) {
+	h, err := t.load(t.files.path(k))
+	if err != nil {
+		return nil, err
+	}
+	if h.key != *k || h.record == nil && time.Until(h.object.Life.ReceivedAt) > maxAhead {
+		_ = h.file.Close()
+		return nil, errCorrupt
+	}
+	return h, nil
+}
+
+// current reports whether the key still leads to the file and nobody has
+// changed it.
+func (t *Tier) current(h *handle) bool {
+	s, err := stampOf(h.file, h.file.Name())
+	return err == nil && s == h.stamp && s.linked
+}
+
+// examine looks at the key's file under its lock, brings the index in line
+// with it, and deletes it if it's damaged.
+func (t *Tier) examine(k *store.Key) *handle {
+	mu := t.files.of(k)
+	mu.Lock()
+	defer mu.Unlock()
+	if t.undeleted.has(k) {
+		return nil
+	}
+	h, err := t.loadKey(k)
+	switch {
+	case err == nil:
+		t.index.set(k, h.version(h.stamp.size), 0)
+		t.handles.add(h)
+		return h
+	case errors.Is(err, errCorrupt):
+		t.corrupt.Add(1)
+		t.removeLocked(k)
+	case benign(err):
+		t.index.remove(k)
+		t.handles.drop(k)
+	default:
+		t.readFailed(err)
+		if errors.Is(err, errIO) { // nobody shall wait for this one again
+			t.removeLocked(k)
+		}
+	}
+	return nil
+}
+
+// condemn deletes the file of which a block is bad, if the key still leads to
+// it.
+func (t *Tier) condemn(h *handle) {
+	mu := t.files.of(&h.key)
+	mu.Lock()
+	defer mu.Unlock()
+	t.handles.dropThis(h)
+	mine, err := h.file.Stat()
+	if err != nil {
+		return
+	}
+	there, err := os.Stat(t.files.path(&h.key))
+	if err != nil || !os.SameFile(mine, there) {
+		return
+	}
+	t.removeLocked(&h.key)
+}
+
+// remove deletes the key's file and reports whether there was one.
+func (t *Tier) remove(k *store.Key) bool {
+	mu := t.files.of(k)
+	mu.Lock()
+	defer mu.Unlock()
+	return t.removeLocked(k)
+}
+
+func (t *Tier) removeAll(keys []store.Key) {
+	for i := range keys {
+		t.remove(&keys[i])
+	}
+}
+
+func (t *Tier) removeLocked(k *store.Key) bool {
+	t.index.remove(k)
+	t.handles.drop(k)
+	was, err := t.files.remove(k)
+	if err != nil {
+		was = t.undeleted.add(k)
+		t.writeFailed(err)
+	}
+	return was
+}
+
+// evict deletes the file of a key that the index has forgotten, unless it has
+// been stored again meanwhile.
+func (t *Tier) evict(k *store.Key) {
+	mu := t.files.of(k)
+	mu.Lock()
+	defer mu.Unlock()
+	if _, again := t.index.look(k); !again {
+		t.removeLocked(k)
+	}
+}
+
+// readFailed says that the disk couldn't read. Too many open files are the
+// process's own trouble, and only a miss.
+func (t *Tier) readFailed(err error) {
+	if !errors.Is(err, errHandles) && !errors.Is(err, errSystem) && !errors.Is(err, os.ErrClosed) {
+		t.reads.shut(err)
+	}
+}
+
+// shedFiles is how many files are evicted at most when the disk is full.
+const shedFiles = 64
+
+// writeFailed says that the disk couldn't write.
+func (t *Tier) writeFailed(err error) store.Rejection {
+	if !absent(err) && !errors.Is(err, os.ErrClosed) {
+		t.writes.shut(err)
+	}
+	return store.SwitchedOff
+}
+
+// shed makes some room on a full disk, a sixteenth of what there is at most.
+// No lock is held.
+func (t *Tier) shed(err error) {
+	if !errors.Is(err, errFull) && !errors.Is(err, errQuota) {
+		return
+	}
+	_, bytes, _ := t.index.counts()
+	for n, freed := 0, int64(0); n < shedFiles && freed <= bytes/16; n++ {
+		k, size, ok := t.index.shed()
+		if !ok {
+			return
+		}
+		freed += size
+		t.evict(&k)
+	}
+}

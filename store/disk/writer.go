@@ -1,0 +1,273 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+
+	"github.com/weirhttp/weir/store"
+)
+
+// Limits of what is stored with a body.
+const (
+	maxFacts     = 64 << 10
+	maxPutFields = 1 << 20
+)
+
+// reserveStep is how much room a body takes at once while it grows.
+const reserveStep = 256 << 10
+
+// Writer is a body being written to a temporary file. It implements
+// [store.Spool].
+type Writer struct {
+	t     *Tier
+	f     *os.File
+	nonce uint64
+	size  atomic.Int64
+
+	reserved int64
+	table    []byte
+	sum      uint32 // of the block begun
+	inBlock  int
+	failed   *store.RejectedError
+	ended    bool // committed or aborted
+}
+
+var _ store.Spool = (*Writer)(nil)
+
+// Create implements [store.SpoolTier]. What is written counts against MaxBytes
+// from the beginning, and all bodies being written may take three quarters of it.
+func (t *Tier) Create() (store.Spool, error) {
+	w, r := t.create()
+	if r != store.Kept {
+		return nil, &store.RejectedError{Reason: t.count(r)}
+	}
+	return w, nil
+}
+
+func (t *Tier) create() (*Writer, store.Rejection) {
+	if !t.writable() {
+		return nil, store.SwitchedOff
+	}
+	f, err := t.files.temp()
+	if err != nil {
+		defer t.shed(err)
+		return nil, t.writeFailed(err)
+	}
+	return &Writer{t: t, f: f, nonce: rand.Uint64()}, store.Kept
+}
+
+// writable reports whether the tier takes anything. What can't be read is not
+// worth writing.
+func (t *Tier) writable() bool {
+	return t.writes.open() && t.reads.open() && !t.closed.Load()
+}
+
+// Write implements [store.Spool].
+func (w *Writer) Write(p []byte) (int, error) {
+	size := w.size.Load()
+	switch {
+	case w.ended:
+		return 0, os.ErrClosed
+	case w.failed != nil:
+		return 0, w.failed
+	case size+int64(len(p)) > w.t.o.MaxObjectBytes:
+		return 0, w.fail(store.TooLarge, nil)
+	}
+	if need := onDisk(bodyAt + size + int64(len(p))); need > w.reserved {
+		if w.reserved > 0 {
+			need = max(need, min(w.reserved+reserveStep, onDisk(w.t.o.MaxObjectBytes)))
+		}
+		if !w.t.room(need - w.reserved) {
+			return 0, w.fail(store.NoRoom, nil)
+		}
+		w.reserved = need
+	}
+	if err := w.t.files.writeAt(w.f, p, bodyAt+size); err != nil {
+		r := w.t.writeFailed(err)
+		w.t.shed(err)
+		return 0, w.fail(r, err)
+	}
+	w.addSums(p)
+	w.size.Store(size + int64(len(p)))
+	return len(p), nil
+}
+
+func (w *Writer) fail(r store.Rejection, err error) error {
+	w.failed = &store.RejectedError{Reason: r, Err: err}
+	return w.failed
+}
+
+func (w *Writer) addSums(p []byte) {
+	for len(p) > 0 {
+		if w.inBlock == 0 {
+			w.sum = blockSeed(w.nonce, int64(len(w.table)/4))
+		}
+		n := min(len(p), 1<<blockLog-w.inBlock)
+		w.sum = crc32.Update(w.sum, castagnoli, p[:n])
+		w.inBlock += n
+		p = p[n:]
+		if w.inBlock == 1<<blockLog {
+			w.endBlock()
+		}
+	}
+}
+
+func (w *Writer) endBlock() {
+	if w.inBlock > 0 {
+		w.table = binary.LittleEndian.AppendUint32(w.table, w.sum)
+		w.inBlock = 0
+	}
+}
+
+// ReadAt implements [store.Spool]. What it reads was written a moment ago by
+// this process, and isn't compared with a checksum.
+func (w *Writer) ReadAt(p []byte, off int64) (int, error) {
+	have := w.size.Load() - off
+	if off < 0 || have <= 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) <= have {
+		return w.t.files.readAt(w.f, p, bodyAt+off)
+	}
+	n, err := w.t.files.readAt(w.f, p[:have], bodyAt+off)
+	if err == nil {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Size implements [store.Spool].
+func (w *Writer) Size() int64 { return w.size.Load() }
+
+// Commit implements [store.Spool].
+func (w *Writer) Commit(o *store.Object) store.Rejection {
+	r, err := w.commit(o)
+	if err != nil {
+		var rejected *store.RejectedError
+		if errors.As(err, &rejected) {
+			r = rejected.Reason
+		} else {
+			r = w.t.writeFailed(err)
+			w.t.shed(err)
+		}
+	}
+	if r != store.Kept {
+		w.Abort()
+	}
+	return w.t.count(r)
+}
+
+func (w *Writer) commit(o *store.Object) (store.Rejection, error) {
+	t := w.t
+	switch r := t.refuse(o, w.Size()); {
+	case w.failed != nil:
+		return w.failed.Reason, nil
+	case w.ended:
+		return store.Gone, nil
+	case r != store.Kept:
+		return r, nil
+	case !t.writable():
+		return store.SwitchedOff, nil
+	}
+	if t.o.Sync != SyncNever { // the bulk of it, before others have to wait
+		if err := t.files.sync(w.f); err != nil {
+			return 0, err
+		}
+	}
+	mu := t.family(&o.Primary)
+	mu.Lock()
+	defer mu.Unlock()
+	var lineage uint64
+	var gone []store.Key
+	if len(o.VaryNames) > 0 {
+		var err error
+		if lineage, gone, err = t.join(o); err != nil {
+			return 0, err
+		}
+	} else if r := t.recordOf(&o.Primary); r != nil {
+		gone = r.Variants
+	}
+	h, size, err := w.finish(o, lineage)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.publish(w.f.Name(), h, size, w.reserved); err != nil {
+		return 0, err
+	}
+	w.ended, w.reserved = true, 0
+	t.puts.Add(1)
+	t.removeAll(gone)
+	t.trim()
+	return store.Kept, nil
+}
+
+// finish writes all that isn't body.
+func (w *Writer) finish(o *store.Object, lineage uint64) (*head, int64, error) {
+	t := w.t
+	w.endBlock()
+	fields := encodeFields(o, lineage)
+	h := &head{
+		kind: kindObject, blockLog: blockLog, seq: 1, bodyLen: w.Size(), nonce: w.nonce,
+		key: o.Key, primary: o.Primary,
+		fieldsLen: uint32(len(fields)), fieldsCap: uint32(len(fields)),
+		fieldsSum: checksum(fields), tableSum: checksum(w.table),
+	}
+	h.fieldsAt = h.tableAt() + int64(len(w.table))
+	if need := onDisk(h.end()); need > w.reserved {
+		if !t.room(need - w.reserved) {
+			return nil, 0, &store.RejectedError{Reason: store.NoRoom}
+		}
+		w.reserved = need
+	}
+	if err := t.files.writeAt(w.f, append(w.table, fields...), h.tableAt()); err != nil {
+		return nil, 0, err
+	}
+	var front [bodyAt]byte
+	copy(front[:], h.encode())
+	if err := t.files.writeAt(w.f, front[:], 0); err != nil {
+		return nil, 0, err
+	}
+	if t.o.Sync != SyncNever {
+		return h, h.end(), t.files.sync(w.f)
+	}
+	return h, h.end(), nil
+}
+
+// Abort implements [store.Spool].
+func (w *Writer) Abort() {
+	if !w.ended {
+		w.ended = true
+		w.t.files.discard(w.f.Name())
+	}
+}
+
+// Close implements [store.Spool]. The room of a body that wasn't committed is
+// free from here on.
+func (w *Writer) Close() error {
+	w.Abort()
+	err := w.f.Close()
+	w.t.index.release(w.reserved)
+	w.reserved = 0
+	return err
+}
+
+// refuse says why o can't be kept with a body of the size.
+func (t *Tier) refuse(o *store.Object, size int64) store.Rejection {
+	fields := len(o.Header) + len(o.Trailer) + len(o.Selecting)
+	for _, n := range o.VaryNames {
+		fields += len(n)
+	}
+	switch {
+	case size > t.o.MaxObjectBytes, len(o.Facts) > maxFacts, fields > maxPutFields:
+		return store.TooLarge
+	case o.IsIndex(), (o.Key == o.Primary) != (len(o.VaryNames) == 0),
+		!canonicalNames(o.VaryNames), o.Status < 100 || o.Status > 999:
+		return store.BadKey
+	}
+	return store.Kept
+}
