@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirhttp/weir/internal/rfc9110"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 )
 
@@ -43,7 +44,7 @@ func (f *fetch) storeBody() reason {
 		RequestedAt: f.requestedAt, Attached: hd.subject, Life: hd.decision.Life, Length: strconv.Itoa(len(body)),
 	}
 	if !f.keep(o) {
-		if f.flight.Doomed() {
+		if f.flight.Doomed() || f.h.verdict(o) == purge.Gone {
 			return whyPurged
 		}
 		return whyTooLarge

@@ -27,8 +27,8 @@ type head struct {
 	announced  []string
 
 	subject *purge.Subject // what purges select the response by
-	object  *store.Object // the stored response that is the answer instead
-	cookies []string      // Set-Cookie of a 304, for the leader alone
+	object  *store.Object  // the stored response that is the answer instead
+	cookies []string       // Set-Cookie of a 304, for the leader alone
 	reason  reason
 
 	errStatus int // for failed: what to tell the client

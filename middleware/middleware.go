@@ -32,15 +32,25 @@ type Middleware struct {
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
 	st, storeErr := store.New(o.Store)
-	if err := errors.Join(err, storeErr); err != nil {
-		return nil, err
-	}
 	m := &Middleware{cfg: cfg, store: st}
-	if m.purges, err = newPurger(m, &cfg.Purge); err != nil {
+	var purgeErr error
+	m.purges, purgeErr = newPurger(m, &o.Purge, o.Logger)
+	if err := errors.Join(err, storeErr, purgeErr); err != nil {
+		m.discard()
 		return nil, err
 	}
 	m.closing, m.close = context.WithCancel(context.Background())
 	return m, nil
+}
+
+// discard closes what a New that failed has made.
+func (m *Middleware) discard() {
+	if m.store != nil {
+		_ = m.store.Close(context.Background())
+	}
+	if m.purges != nil {
+		_ = m.purges.list.Close(context.Background())
+	}
 }
 
 // Wrap returns next with the cache in front of it. Each call makes a space of

@@ -35,6 +35,9 @@ func (x *exchange) invalidate(h http.Header) {
 	}
 	target := x.target()
 	for _, u := range rfc9111.InvalidationTargets(target, h) {
+		if !x.route.spec.URLOnly() {
+			x.invalidateByURL(u)
+		}
 		r := *x.r
 		r.URL, r.Method = u, http.MethodGet
 		in := cachekey.Input{

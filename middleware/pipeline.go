@@ -18,8 +18,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(http.StatusHTTPVersionNotSupported, whyPreface)
 		return
 	}
-	if p := h.purges.method; p != nil && r.Method == PurgeMethod {
-		p.ServePurge(w, r)
+	if x.isPurge() {
+		x.servePurge()
 		return
 	}
 	if why := x.classify(); why != "" {

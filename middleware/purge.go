@@ -3,12 +3,14 @@ package middleware
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/trace"
 )
 
 // PurgeMethod is the request method by which the main listener purges, for peers
@@ -41,7 +43,10 @@ type purger struct {
 	method *purge.Handler // nil if PURGE isn't ours
 }
 
-func newPurger(m *Middleware, o *PurgeOptions) (*purger, error) {
+func newPurger(m *Middleware, o *PurgeOptions, log *slog.Logger) (*purger, error) {
+	if o.List.Logger == nil {
+		o.List.Logger = log
+	}
 	tags, tagErr := purge.NewTagReader(o.TagFields...)
 	list, listErr := purge.New(o.List)
 	if err := errors.Join(tagErr, listErr); err != nil {
@@ -55,7 +60,7 @@ func newPurger(m *Middleware, o *PurgeOptions) (*purger, error) {
 		p.strip = tags.Fields()
 	}
 	if o.Authorise != nil {
-		h, err := m.purgeHandler(p, o.Authorise, o.TagFields)
+		h, err := m.purgeHandler(p, o.Authorise, o.TagFields, log)
 		if err != nil {
 			_ = list.Close(context.Background())
 			return nil, err
@@ -65,9 +70,9 @@ func newPurger(m *Middleware, o *PurgeOptions) (*purger, error) {
 	return p, nil
 }
 
-func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (string, error), tags []purge.TagField) (*purge.Handler, error) {
+func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (string, error), tags []purge.TagField, log *slog.Logger) (*purge.Handler, error) {
 	return purge.NewHandler(purge.HandlerOptions{
-		List: p.list, Authorise: authorise, TagFields: tags, Logger: m.cfg.Logger, Keyed: m.keyed,
+		List: p.list, Authorise: authorise, TagFields: tags, Logger: log, Keyed: m.keyed,
 	})
 }
 
@@ -75,7 +80,7 @@ func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (stri
 // purges, GET tells the state; see [purge.Handler]. It refuses everyone whom
 // authorise doesn't admit, and everyone if it's nil.
 func (m *Middleware) PurgeAPI(authorise func(*http.Request) (who string, err error)) (http.Handler, error) {
-	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields)
+	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields, m.cfg.Logger)
 }
 
 // Purge invalidates what the selectors match: everything whose fetch began
@@ -92,6 +97,40 @@ func (m *Middleware) keyed(s *purge.Selector) {
 	}
 	r := &http.Request{Method: http.MethodGet, Host: s.Host, URL: &url.URL{Path: "/", RawQuery: s.Query}, Header: http.Header{}}
 	s.Query = m.cfg.def.spec.KeyedQuery(r)
+}
+
+// isPurge reports whether x is a PURGE request that the cache answers itself.
+func (x *exchange) isPurge() bool {
+	return x.r.Method == PurgeMethod && x.h.purges.method != nil
+}
+
+// servePurge answers a PURGE request. It never reaches the wrapped handler.
+func (x *exchange) servePurge() {
+	x.rec.Cache.Status, x.rec.Cache.Reason, x.rec.Cache.NotStored = trace.Bypass, string(whyPurge), string(whyPurge)
+	w := &statusWriter{ResponseWriter: x.w}
+	x.h.purges.method.ServePurge(w, x.r)
+	x.rec.StatusCode, x.rec.BytesSent = w.status, w.sent
+}
+
+// statusWriter notes what was answered.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	sent   int64
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.sent += int64(n)
+	return n, err
 }
 
 // subject is what purges select a response to this fetch by.
@@ -131,6 +170,45 @@ func (x *exchange) get(k store.Key) (o *store.Object, index *store.Index, soft b
 	return o, nil, false
 }
 
+// invalidateByURL purges what is stored for a URL whatever the rest of its key:
+// where keys have ingredients other than the URL, an unsafe request's own say
+// nothing about those of what is stored.
+func (x *exchange) invalidateByURL(u *url.URL) {
+	r := &http.Request{Method: http.MethodGet, Host: u.Host, URL: u, Header: http.Header{}}
+	s := purge.Selector{
+		Kind: purge.ExactURL, Zone: x.h.zone, Host: u.Host, Path: u.EscapedPath(), Query: x.route.spec.KeyedQuery(r),
+	}
+	if s.Path == "" {
+		s.Path = "/"
+	}
+	x.purgeNow("URL", covering(s))
+}
+
+// covering returns s, or if it's too long for a selector a shorter one that
+// matches all that s would, and more.
+func covering(s purge.Selector) purge.Selector {
+	for _, widen := range [...]func(){
+		func() {},
+		func() { s.Kind, s.Query = purge.URL, "" },
+		func() { s.Kind, s.Path = purge.Prefix, s.Path[:min(len(s.Path), purge.MaxPrefixBytes)] },
+		func() { s.Kind, s.Path = purge.Host, "" },
+	} {
+		widen()
+		if _, err := s.Canonical(); err == nil {
+			return s
+		}
+	}
+	return purge.Selector{Kind: purge.Zone, Zone: s.Zone}
+}
+
+// purgeNow purges for an unsafe request. That the journal can't be written just
+// now doesn't keep the response from its client: the purge is in effect.
+func (x *exchange) purgeNow(what string, selectors ...purge.Selector) {
+	if _, err := x.h.purges.list.Add(context.WithoutCancel(x.r.Context()), selectors...); err != nil {
+		x.h.logger().Error("weir: an unsafe request's purge isn't durable", "of", what, "err", err)
+	}
+}
+
 // invalidateGroups purges the groups that a response to an unsafe request names
 // (RFC 9875 §3).
 func (x *exchange) invalidateGroups(h http.Header) {
@@ -149,7 +227,5 @@ func (x *exchange) invalidateGroups(h http.Header) {
 	if len(selectors) == 0 {
 		return
 	}
-	if _, err := x.h.purges.list.Add(x.r.Context(), selectors...); err != nil {
-		x.h.logger().Error("weir: groups not purged durably", "err", err)
-	}
+	x.purgeNow("groups", selectors...)
 }

@@ -19,6 +19,7 @@ const (
 	whyFarRange     reason = "the range starts too far into the object to fetch all of it"
 	whyRange        reason = "the route hands ranges to the origin"
 	whyPreface      reason = "the connection speaks HTTP/2, which this server doesn't without TLS"
+	whyPurge        reason = "the request purges"
 	whyLargeRange   reason = "the object is too large to be stored, so its ranges come from the origin"
 )
 

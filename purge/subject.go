@@ -1,6 +1,10 @@
 package purge
 
-import "sync/atomic"
+import (
+	"strings"
+	"sync/atomic"
+	"unsafe"
+)
 
 // Facts are what purges may select a stored response by.
 type Facts struct {
@@ -40,14 +44,15 @@ type Subject struct {
 }
 
 // NewSubject prepares a response to be checked. It costs about 100 ns, and 10 ns
-// for each tag, with one allocation and one for all tags together. It keeps f.Path
-// and nothing else of f.
+// for each tag, with two allocations and one for all tags together. It keeps
+// nothing of f.
 func NewSubject(f Facts) *Subject {
 	s := &Subject{seq: f.Seq, zone: zoneID(f.Zone), allTags: f.AllTags}
 	s.checked.Store(f.Seq)
 	s.host = hostID(s.zone, canonicalHost(f.Host))
 	path := normalEscapes(f.Path)
-	s.path = path[:min(len(path), MaxPrefixBytes)]
+	// A copy: the path may be a part of a much longer text.
+	s.path = strings.Clone(path[:min(len(path), MaxPrefixBytes)])
 	s.url = urlID(s.host, path)
 	s.exact = exactID(s.url, normalEscapes(f.Query))
 	s.key = keyID(s.zone, &f.Key)
@@ -70,6 +75,11 @@ func NewSubject(f Facts) *Subject {
 
 // Seq returns the number of the fetch, as in [Facts].
 func (s *Subject) Seq() uint64 { return s.seq }
+
+// Weight is the number of bytes of memory that s takes.
+func (s *Subject) Weight() int64 {
+	return int64(unsafe.Sizeof(*s)) + int64(len(s.path)+15)&^15 + 8*int64(cap(s.tags))
+}
 
 // Verdict says what purges have made of a stored response.
 type Verdict uint8

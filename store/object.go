@@ -42,10 +42,9 @@ type Object struct {
 	// RequestedAt is when the request for this response was sent to the
 	// origin: the instant that a purge is compared with.
 	RequestedAt time.Time
-	// Attached is whatever the owner of the store wants to keep with the object,
-	// such as what purges select it by. The store never looks at it. It isn't part
-	// of the weight.
-	Attached any
+	// Attached is what the owner of the store keeps with the object in memory, such
+	// as what purges select it by. nil means nothing.
+	Attached Attachment
 	// Life tells how fresh the response is and what may be done when it isn't.
 	Life rfc9111.Life
 	// Facts are what the caller wants to find with the object again, in a form
@@ -63,6 +62,11 @@ type Object struct {
 	lineage atomic.Pointer[lineage]
 	memo    atomic.Pointer[Memo]
 }
+
+// Attachment is something of the owner's that is kept with an object. The store
+// only asks how much memory it takes, in bytes, when the object is put; that must
+// not change.
+type Attachment interface{ Weight() int64 }
 
 // Memo keeps texts that change once a second, so that a popular object's
 // header fields are made once a second and not for every hit.

@@ -13,7 +13,11 @@ func (o *Object) Weight() int64 {
 	if o.index != nil {
 		return o.index.weight()
 	}
-	return objectOverhead + footprint(cap(o.Body)) + o.texts()
+	w := objectOverhead + footprint(cap(o.Body)) + o.texts()
+	if o.Attached != nil {
+		w += o.Attached.Weight()
+	}
+	return w
 }
 
 // texts is the part of the weight that isn't the body's.

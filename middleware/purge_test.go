@@ -1,0 +1,455 @@
+package middleware
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/cachekey"
+	"github.com/weirhttp/weir/internal/testnet"
+	"github.com/weirhttp/weir/purge"
+	"github.com/weirhttp/weir/store"
+)
+
+// purge purges and checks that it's in effect.
+func (s *site) purge(selectors ...purge.Selector) {
+	s.t.Helper()
+	res, err := s.mw.Purge(context.Background(), selectors...)
+	require.NoError(s.t, err)
+	require.Equal(s.t, len(selectors), res.Applied)
+}
+
+// begin sends a GET without waiting for its answer.
+func (s *site) begin(target string) <-chan string {
+	done := make(chan string, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		s.h.ServeHTTP(w, request("GET", target))
+		done <- fmt.Sprint(w.Code, " ", w.Body.String())
+	}()
+	synctest.Wait()
+	return done
+}
+
+// tagged are the options of a cache that reads tags.
+func tagged() Options {
+	return Options{Purge: PurgeOptions{TagFields: []purge.TagField{{Name: "Surrogate-Key"}}}}
+}
+
+// What a selector selects is asked of the origin again, and nothing else.
+func TestPurgeBySelector(t *testing.T) {
+	targets := []string{"/news/a?x=1", "/news/a?x=2", "/news/b", "/shop"}
+	responses := map[string]*testnet.Script{
+		"/news/a": public("old", "Surrogate-Key", "one two", "Cache-Groups", `"g"`),
+		"/news/b": public("old", "Surrogate-Key", "two"),
+		"/shop":   public("old", "Surrogate-Key", "twofold"),
+	}
+	key := func(s *site, target string) (k [32]byte) { return s.get(target).record.Cache.Key }
+	for name, c := range map[string]struct {
+		selector func(s *site) purge.Selector
+		gone     []string
+	}{
+		"exact URL": {func(*site) purge.Selector {
+			return purge.Selector{Kind: purge.ExactURL, Host: "example.com", Path: "/news/a", Query: "x=1"}
+		}, targets[:1]},
+		"URL": {func(*site) purge.Selector {
+			return purge.Selector{Kind: purge.URL, Host: "example.com", Path: "/news/a"}
+		}, targets[:2]},
+		"prefix": {func(*site) purge.Selector {
+			return purge.Selector{Kind: purge.Prefix, Host: "example.com", Path: "/news/"}
+		}, targets[:3]},
+		"tag":      {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "two"} }, targets[:3]},
+		"one tag":  {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "one"} }, targets[:2]},
+		"host":     {func(*site) purge.Selector { return purge.Selector{Kind: purge.Host, Host: "EXAMPLE.com:80"} }, targets},
+		"zone":     {func(*site) purge.Selector { return purge.Selector{Kind: purge.Zone} }, targets},
+		"all":      {func(*site) purge.Selector { return purge.Selector{Kind: purge.Everything} }, targets},
+		"group":    {func(*site) purge.Selector { return purge.Selector{Kind: purge.Group, Origin: "http://example.com", Tag: "g"} }, targets[:2]},
+		"key":      {func(s *site) purge.Selector { return purge.Selector{Kind: purge.Key, Key: key(s, "/news/b")} }, targets[2:3]},
+		"other":    {func(*site) purge.Selector { return purge.Selector{Kind: purge.Host, Host: "example.org"} }, nil},
+		"tag part": {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "tw"} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSite(t, tagged())
+				for path, script := range responses {
+					s.origin.Handle(path, script)
+				}
+				for _, target := range targets {
+					r := s.get(target)
+					r.is(t, missed("old", 60))
+				}
+				s.purge(c.selector(s))
+				for path := range responses {
+					s.origin.Handle(path, public("new"))
+				}
+				for i, target := range targets {
+					r := s.get(target)
+					if i < len(c.gone) && len(c.gone) > 1 || len(c.gone) == 1 && c.gone[0] == target {
+						r.is(t, missed("new", 60))
+						r = s.get(target)
+						r.is(t, hit("new", 60, 0))
+					} else {
+						r.is(t, hit("old", 60, 0))
+					}
+				}
+				require.EqualValues(t, len(c.gone), s.mw.Stats().PurgedLazily)
+			})
+		})
+	}
+}
+
+// All variants go with their URL, whichever is asked for first afterwards.
+func TestPurgeOfAURLTakesAllVariants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, Options{}, public("old", "Vary", "X-Kind"))
+		s.get("/", "X-Kind", "1")
+		s.get("/", "X-Kind", "2")
+		s.purge(purge.Selector{Kind: purge.ExactURL, Host: "example.com", Path: "/"})
+		s.answer(public("new", "Vary", "X-Kind"))
+		for _, kind := range []string{"2", "1"} {
+			r := s.get("/", "X-Kind", kind)
+			require.Equal(t, "MISS new", r.header.Get("Weir-Cache-Status")+" "+r.body)
+		}
+		s.asked(2)
+	})
+}
+
+// A soft purge makes a response stale at once: it's validated, or served while it's
+// refreshed in the background where that is allowed.
+func TestSoftPurge(t *testing.T) {
+	soft := purge.Selector{Kind: purge.Zone, Soft: true}
+	t.Run("validated", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newSite(t, Options{}, public("old", "Etag", `"1"`))
+			s.get("/")
+			s.purge(soft)
+			s.answer(testnet.Text(304, "", "Etag", `"1"`, "Cache-Control", "public, max-age=60"))
+			r := s.get("/")
+			require.Equal(t, "REVALIDATED old", r.header.Get("Weir-Cache-Status")+" "+r.body)
+			require.Equal(t, `"1"`, s.last().Header.Get("If-None-Match"))
+			r = s.get("/")
+			r.is(t, hit("old", 60, 0))
+			s.asked(1)
+		})
+	})
+	t.Run("while revalidating", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newSite(t, Options{}, text("old", "public, max-age=60, stale-while-revalidate=60"))
+			s.get("/")
+			s.purge(soft)
+			gate := testnet.NewGate()
+			next := public("new")
+			next.Gate = gate
+			s.answer(next)
+			for range 2 {
+				r := s.get("/")
+				require.Equal(t, "STALE old", r.header.Get("Weir-Cache-Status")+" "+r.body)
+			}
+			gate.Open()
+			synctest.Wait()
+			r := s.get("/")
+			r.is(t, hit("new", 60, 0))
+			s.asked(1)
+		})
+	})
+	t.Run("stands in", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newSite(t, Options{}, text("old", "public, max-age=60, stale-if-error=60"))
+			s.get("/")
+			s.purge(soft)
+			s.answer(testnet.Text(500, "broken"))
+			r := s.get("/")
+			require.Equal(t, "STALE-ERROR old", r.header.Get("Weir-Cache-Status")+" "+r.body)
+		})
+	})
+}
+
+// What was purged doesn't stand in for a failing origin, whatever it allowed.
+func TestPurgedResponseNeverStandsIn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := testnet.NewGate()
+		s := newSite(t, Options{}, text("old", "public, max-age=1, stale-if-error=600"))
+		s.get("/")
+		after(2 * time.Second)
+		failing := testnet.Text(500, "broken")
+		failing.Gate = gate
+		s.answer(failing)
+		done := s.begin("/") // has the old one as a reserve
+		s.purge(purge.Selector{Kind: purge.Everything})
+		gate.Open()
+		require.Equal(t, "500 broken", <-done)
+		r := s.get("/")
+		require.Equal(t, "500 broken", fmt.Sprint(r.status, " ", r.body))
+	})
+}
+
+// A purge while a response is on its way: who waited before gets it, it isn't
+// stored, and who comes later doesn't join it.
+func TestPurgeDuringAFill(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := testnet.NewGate()
+		origin := originOf(shareable(testnet.Chunk{Data: "old "}, testnet.Chunk{Gate: gate, Data: "end"}))
+		r := newRig(t, Options{}, origin)
+		before := r.many(3, "/")
+		synctest.Wait()
+		_, err := r.mw.Purge(context.Background(), purge.Selector{Kind: purge.Host, Host: "example.com"})
+		require.NoError(t, err)
+		origin.Handle(testnet.AnyPath, shareable(testnet.Chunk{Data: "new"}))
+		require.Equal(t, "MISS", r.get("/", 200, "new"))
+		gate.Open()
+		for _, c := range before {
+			c.whole(t, 200, "old end")
+		}
+		require.Equal(t, "HIT", r.get("/", 200, "new"))
+	})
+}
+
+// A purge while the origin is asked whether a response is still good: the 304
+// doesn't bring it back. The leader asks again for all of it.
+func TestPurgeDuringRevalidation(t *testing.T) {
+	for name, control := range map[string]string{
+		"in the request":    "public, max-age=1",
+		"in the background": "public, max-age=1, stale-while-revalidate=60",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSite(t, Options{}, text("old", control, "Etag", `"1"`))
+				s.get("/")
+				after(2 * time.Second)
+				gate := testnet.NewGate()
+				same := testnet.Text(304, "", "Etag", `"1"`, "Cache-Control", control)
+				same.Gate = gate
+				s.answer(same, text("new", control, "Etag", `"2"`))
+				done := s.begin("/")
+				s.purge(purge.Selector{Kind: purge.URL, Host: "example.com", Path: "/"})
+				gate.Open()
+				if strings.Contains(control, "while") {
+					require.Equal(t, "200 old", <-done, "it was asked for before the purge")
+				} else {
+					require.Equal(t, "200 new", <-done)
+				}
+				synctest.Wait()
+				require.Empty(t, s.last().Header.Get("If-None-Match"))
+				r := s.get("/")
+				r.is(t, hit("new", 1, 0))
+				s.asked(2)
+			})
+		})
+	}
+}
+
+// Many more purges than a list remembers: nothing purged comes back.
+func TestOverflowOfPurgesBringsNothingBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o := tagged()
+		o.Purge.List.MaxTombstones = 16
+		s := newSite(t, o)
+		for i := range 40 {
+			s.origin.Handle(fmt.Sprint("/", i), public("old", "Surrogate-Key", fmt.Sprint("k", i)))
+			s.get(fmt.Sprint("/", i))
+		}
+		for i := range 40 {
+			s.purge(purge.Selector{Kind: purge.Tag, Tag: fmt.Sprint("k", i)})
+		}
+		for i := range 40 {
+			s.origin.Handle(fmt.Sprint("/", i), public("new"))
+			r := s.get(fmt.Sprint("/", i))
+			r.is(t, missed("new", 60))
+		}
+	})
+}
+
+// The groups that an unsafe request's response names are invalid, those of another
+// origin aren't (RFC 9875 §3).
+func TestGroupInvalidation(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, Options{}, public("old", "Cache-Groups", `"a", "b"`))
+		s.get("/1")
+		s.get("/1", "Host", "example.org")
+		s.answer(testnet.Text(200, "", "Cache-Group-Invalidation", `"b"`), public("new"))
+		s.do("POST", "/elsewhere")
+		r := s.get("/1", "Host", "example.org")
+		r.is(t, hit("old", 60, 0))
+		r = s.get("/1")
+		r.is(t, missed("new", 60))
+	})
+}
+
+// An unsafe request invalidates what is stored for its URL under keys that have
+// more in them than the URL, and it may have come with other values of it.
+func TestUnsafeMethodsInvalidateAllOfAURLsKeys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		spec := cachekey.Options{Headers: []string{"X-Device"}}
+		s := newSite(t, Options{Default: Route{Key: spec}}, public("old"))
+		long := "/" + strings.Repeat("p", 9000)
+		for _, target := range []string{"/a?b=1", "/a?b=2", long} {
+			s.get(target, "X-Device", "phone")
+			s.get(target, "X-Device", "desktop")
+		}
+		s.answer(testnet.Text(200, ""), testnet.Text(200, ""), public("new"))
+		s.do("POST", "/a?b=1", "X-Device", "robot")
+		s.do("POST", long)
+		for _, device := range []string{"phone", "desktop"} {
+			r := s.get("/a?b=1", "X-Device", device)
+			r.is(t, missed("new", 60))
+			r = s.get(long, "X-Device", device)
+			r.is(t, missed("new", 60))
+			r = s.get("/a?b=2", "X-Device", device)
+			r.is(t, hit("old", 60, 0))
+		}
+	})
+}
+
+// What isn't in the key isn't needed in a purge by URL either, in the API.
+func TestPurgeAPISelectsAsKeyed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		spec := cachekey.Options{Query: cachekey.Exclude("utm_source")}
+		s := newSite(t, Options{Default: Route{Key: spec}, Logger: quietLog()}, public("old"))
+		s.get("/a?id=1&utm_source=x")
+		api, err := s.mw.PurgeAPI(purge.BearerToken("secret"))
+		require.NoError(t, err)
+		call := func(token string) (int, map[string]any) {
+			body := `{"purge": [{"kind": "exact-url", "url": "http://example.com/a?utm_source=y&id=1"}]}`
+			r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			api.ServeHTTP(w, r)
+			var got map[string]any
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+			return w.Code, got
+		}
+		s.answer(public("new"))
+		code, _ := call("wrong")
+		require.Equal(t, 401, code)
+		r := s.get("/a?id=1")
+		r.is(t, hit("old", 60, 0))
+		code, got := call("secret")
+		require.Equal(t, 200, code)
+		require.EqualValues(t, 1, got["applied"])
+		r = s.get("/a?id=1")
+		r.is(t, missed("new", 60))
+	})
+}
+
+// PURGE is the wrapped handler's affair unless somebody is authorised, and then
+// it never reaches it.
+func TestPurgeMethod(t *testing.T) {
+	for name, c := range map[string]struct {
+		authorise func(*http.Request) (string, error)
+		peer      string
+		status    int
+		gone      bool
+		asked     int
+	}{
+		"not configured": {nil, "10.0.0.1", 200, true, 1},
+		"allowed":        {purge.FromPrefixes([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}), "10.0.0.1", 200, true, 0},
+		"refused":        {purge.FromPrefixes([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}), "11.0.0.1", 403, false, 0},
+		"nobody":         {purge.FromPrefixes(nil), "10.0.0.1", 403, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				o := tagged()
+				o.Purge.Authorise, o.Logger = c.authorise, quietLog()
+				s := newSite(t, o, public("old", "Surrogate-Key", "k"))
+				s.get("/a")
+				s.get("/b")
+				s.answer(testnet.Text(200, "the origin's"))
+				r := s.do("PURGE", "/a", "Peer", c.peer, "X-Forwarded-For", "10.0.0.1")
+				require.Equal(t, c.status, r.status)
+				require.Equal(t, c.status, r.record.StatusCode)
+				s.asked(c.asked)
+				s.answer(public("new"))
+				r = s.get("/a")
+				if c.gone {
+					r.is(t, missed("new", 60))
+				} else {
+					r.is(t, hit("old", 60, 0))
+				}
+				r = s.get("/b")
+				r.is(t, hit("old", 60, 0))
+				if c.asked == 0 && c.gone {
+					require.Equal(t, 200, s.do("PURGE", "/", "Peer", c.peer, "Surrogate-Key", "k").status)
+					r = s.get("/b")
+					r.is(t, missed("new", 60))
+				}
+			})
+		})
+	}
+}
+
+// Tags are kept from clients on every way a response takes, and still count.
+func TestTagsAreStripped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o := tagged()
+		o.Purge.StripTagFields = true
+		s := newSite(t, o, public("old", "Surrogate-Key", "k", "Etag", `"1"`))
+		for _, r := range []reply{
+			s.get("/"), s.get("/"), s.get("/", "If-None-Match", `"1"`), s.get("/", "Range", "bytes=0-0"),
+			s.do("HEAD", "/"), s.do("POST", "/other"), s.get("/new", "Cache-Control", "no-store"),
+		} {
+			require.NotContains(t, r.header, "Surrogate-Key", r.header.Get("Weir-Cache-Status"))
+		}
+		s.purge(purge.Selector{Kind: purge.Tag, Tag: "k"})
+		require.Equal(t, "MISS", s.get("/").header.Get("Weir-Cache-Status"))
+	})
+}
+
+// Handlers that share a Middleware are zones of their own.
+func TestPurgeOfAZoneLeavesOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, Options{}, public("first"))
+		other := s.mw.Wrap(testHandler("second"))
+		get := func() string {
+			w := httptest.NewRecorder()
+			other.ServeHTTP(w, request("GET", "/"))
+			return w.Header().Get("Weir-Cache-Status")
+		}
+		s.get("/")
+		require.Equal(t, "MISS", get())
+		s.purge(purge.Selector{Kind: purge.Zone, Zone: "2"})
+		r := s.get("/")
+		r.is(t, hit("first", 60, 0))
+		require.Equal(t, "MISS", get())
+	})
+}
+
+func testHandler(body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		goodFor60(w.Header())
+		_, _ = w.Write([]byte(body))
+	})
+}
+
+// All that is wrong with the options is told at once, purging included.
+func TestPurgeConfigErrorsComeWithTheOthers(t *testing.T) {
+	_, err := New(Options{
+		Name: "\n", Store: store.Options{MemoryBytes: 1},
+		Purge: PurgeOptions{List: purge.Options{MaxTombstones: -1}, TagFields: []purge.TagField{{Name: "a b"}}},
+	})
+	for _, field := range []string{"Name", "MemoryBytes", "MaxTombstones", "TagFields[0]"} {
+		require.ErrorContains(t, err, field)
+	}
+	var bad *purge.ConfigError
+	require.True(t, errors.As(err, &bad))
+}
+
+// A hit costs the same allocations with 4,096 purges remembered.
+func TestHitAllocatesOnceBesideManyPurges(t *testing.T) {
+	h, r, w := hitFixture(t, 1024, false)
+	for i := range 4096 {
+		_, err := h.(*handler).Purge(context.Background(), purge.Selector{Kind: purge.Tag, Tag: fmt.Sprint("k", i)})
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { h.ServeHTTP(w, r) }), 1.0)
+}
