@@ -68,12 +68,14 @@ func TestPurgeBySelector(t *testing.T) {
 		"prefix": {func(*site) purge.Selector {
 			return purge.Selector{Kind: purge.Prefix, Host: "example.com", Path: "/news/"}
 		}, targets[:3]},
-		"tag":      {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "two"} }, targets[:3]},
-		"one tag":  {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "one"} }, targets[:2]},
-		"host":     {func(*site) purge.Selector { return purge.Selector{Kind: purge.Host, Host: "EXAMPLE.com:80"} }, targets},
-		"zone":     {func(*site) purge.Selector { return purge.Selector{Kind: purge.Zone} }, targets},
-		"all":      {func(*site) purge.Selector { return purge.Selector{Kind: purge.Everything} }, targets},
-		"group":    {func(*site) purge.Selector { return purge.Selector{Kind: purge.Group, Origin: "http://example.com", Tag: "g"} }, targets[:2]},
+		"tag":     {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "two"} }, targets[:3]},
+		"one tag": {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "one"} }, targets[:2]},
+		"host":    {func(*site) purge.Selector { return purge.Selector{Kind: purge.Host, Host: "EXAMPLE.com:80"} }, targets},
+		"zone":    {func(*site) purge.Selector { return purge.Selector{Kind: purge.Zone} }, targets},
+		"all":     {func(*site) purge.Selector { return purge.Selector{Kind: purge.Everything} }, targets},
+		"group": {func(*site) purge.Selector {
+			return purge.Selector{Kind: purge.Group, Origin: "http://example.com", Tag: "g"}
+		}, targets[:2]},
 		"key":      {func(s *site) purge.Selector { return purge.Selector{Kind: purge.Key, Key: key(s, "/news/b")} }, targets[2:3]},
 		"other":    {func(*site) purge.Selector { return purge.Selector{Kind: purge.Host, Host: "example.org"} }, nil},
 		"tag part": {func(*site) purge.Selector { return purge.Selector{Kind: purge.Tag, Tag: "tw"} }, nil},
