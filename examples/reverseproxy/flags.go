@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,6 +20,29 @@ type config struct {
 	memory int64
 	debug  bool
 	rfc    bool
+
+	admin      string // address of the purge API; "" for none
+	adminToken string
+	tagHeader  string
+	allowPurge prefixes
+}
+
+// prefixes is a flag that may be given several times.
+type prefixes []netip.Prefix
+
+func (p *prefixes) String() string { return fmt.Sprint([]netip.Prefix(*p)) }
+
+// Set takes a network, or an address for itself alone.
+func (p *prefixes) Set(s string) error {
+	one, err := netip.ParsePrefix(s)
+	if addr, addrErr := netip.ParseAddr(s); addrErr == nil {
+		one, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	if err != nil {
+		return errors.New("is no network; write it like 10.0.0.0/8")
+	}
+	*p = append(*p, one.Masked())
+	return nil
 }
 
 func parse(args []string, stderr io.Writer) (config, error) {
@@ -36,6 +60,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
+	fs.StringVar(&c.admin, "admin", "", "`address` of a second listener with the purge API; needs -admin-token")
+	fs.StringVar(&c.adminToken, "admin-token", "", "bearer `token` that the purge API asks for")
+	fs.StringVar(&c.tagHeader, "tag-header", "", "`name` of the response header field that carries tags, such as Surrogate-Key")
+	fs.Var(&c.allowPurge, "allow-purge", "`network` whose peers may use the PURGE method on the main listener, such as 10.0.0.0/8; may be repeated (none by default)")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return c, err
 	} else if err != nil {
@@ -52,6 +80,12 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, fmt.Errorf("-memory: %w", err)
 	} else if c.memory < minMemory {
 		return c, fmt.Errorf("-memory: %q is too little; the least is 64KiB", memory)
+	}
+	if c.admin != "" && c.adminToken == "" {
+		return c, errors.New("-admin: needs -admin-token: without one, nobody could use it")
+	}
+	if c.adminToken != "" && c.admin == "" {
+		return c, errors.New("-admin-token: needs -admin, the address it is for")
 	}
 	return c, nil
 }

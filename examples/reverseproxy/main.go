@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/middleware"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 )
 
@@ -45,36 +46,51 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	opts := middleware.Options{Store: store.Options{MemoryBytes: c.memory}}
-	if c.rfc {
-		opts.Default = middleware.RFCProfile()
-	}
-	if c.debug {
-		opts.Debug = func(*http.Request) bool { return true }
-	}
-	mw, err := middleware.New(opts)
+	mw, err := middleware.New(options(c))
 	if err != nil {
 		return err
 	}
+	defer floorHeap()()
 	ln, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return fmt.Errorf("-listen: %w", err)
 	}
-	defer floorHeap()()
-	srv := &http.Server{
-		Handler:           mw.Wrap(newProxy(c.origin)),
-		ReadHeaderTimeout: 30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+	servers := []*server{{ln, newServer(mw.Wrap(newProxy(c.origin)))}}
+	if c.admin != "" {
+		admin, err := newAdmin(mw, c)
+		if err != nil {
+			return errors.Join(err, ln.Close())
+		}
+		servers = append(servers, admin)
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	fmt.Fprintf(stdout, "listening on http://%s, origin %s\n", ln.Addr(), c.origin)
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
+	fmt.Fprintf(stdout, "listening on http://%s, origin %s", ln.Addr(), c.origin)
+	for _, s := range servers[1:] {
+		fmt.Fprintf(stdout, ", purge API on http://%s", s.ln.Addr())
 	}
+	fmt.Fprintln(stdout)
+	err = serve(ctx, servers)
 	grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancel()
-	return errors.Join(srv.Shutdown(grace), mw.Close(grace))
+	for _, s := range servers {
+		err = errors.Join(err, s.Shutdown(grace))
+	}
+	return errors.Join(err, mw.Close(grace))
+}
+
+// options turns the flags into what they mean.
+func options(c config) middleware.Options {
+	o := middleware.Options{Store: store.Options{MemoryBytes: c.memory}}
+	if c.rfc {
+		o.Default = middleware.RFCProfile()
+	}
+	if c.debug {
+		o.Debug = func(*http.Request) bool { return true }
+	}
+	if c.tagHeader != "" {
+		o.Purge.TagFields = []purge.TagField{{Name: c.tagHeader}}
+	}
+	if len(c.allowPurge) > 0 {
+		o.Purge.Authorise = purge.FromPrefixes(c.allowPurge)
+	}
+	return o
 }

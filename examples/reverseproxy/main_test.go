@@ -33,10 +33,10 @@ func TestMain(m *testing.M) {
 	testnet.MainCheck(m)
 }
 
-var ready = regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+), origin (http://\S+)$`)
+var ready = regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+), origin (http://[^\s,]+)(?:, purge API on (http://\S+))?$`)
 
 // readLine returns the proxy's URL from its first line.
-func readLine(t *testing.T, stdout io.Reader, origin string) (url string, rest *bufio.Reader) {
+func readLine(t *testing.T, stdout io.Reader, origin string) (url, admin string, rest *bufio.Reader) {
 	t.Helper()
 	rest = bufio.NewReader(stdout)
 	line, err := rest.ReadString('\n')
@@ -47,14 +47,15 @@ func readLine(t *testing.T, stdout io.Reader, origin string) (url string, rest *
 	if m == nil || m[2] != origin {
 		t.Fatalf("the first line is %q", line)
 	}
-	return m[1], rest
+	return m[1], m[3], rest
 }
 
 // proxy is a running proxy.
 type proxy struct {
-	url  string
-	stop context.CancelFunc
-	done chan error
+	url   string
+	admin string
+	stop  context.CancelFunc
+	done  chan error
 }
 
 func start(t *testing.T, origin string, args ...string) *proxy {
@@ -68,7 +69,7 @@ func start(t *testing.T, origin string, args ...string) *proxy {
 	}()
 	t.Cleanup(cancel)
 	var rest *bufio.Reader
-	p.url, rest = readLine(t, pr, origin)
+	p.url, p.admin, rest = readLine(t, pr, origin)
 	go func() { _, _ = io.Copy(io.Discard, rest) }()
 	return p
 }
@@ -139,6 +140,62 @@ func TestHit(t *testing.T) {
 	}
 	p.end(t)
 	if n := asked.Load(); n != 1 {
+		t.Errorf("the origin was asked %d times", n)
+	}
+}
+
+// What is purged is asked of the origin again: by tag over the API for whoever has
+// the token, by URL or tag with PURGE for peers that are allowed to.
+func TestPurge(t *testing.T) {
+	var asked atomic.Int64
+	o := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("Surrogate-Key", "one two")
+		fmt.Fprint(w, asked.Add(1))
+	})
+	p := start(t, o.URL, "-admin", "127.0.0.1:0", "-admin-token", "secret", "-tag-header", "Surrogate-Key",
+		"-allow-purge", "10.0.0.0/8", "-allow-purge", "127.0.0.1")
+	defer p.end(t)
+	call := func(method, url, body string, header ...string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	const json = `{"purge": [{"kind": "tag", "tag": "two"}]}`
+	for i, purge := range []func() int{
+		func() int { return 0 },
+		func() int { return call("PURGE", p.url+"/page", "") },
+		func() int { return call("PURGE", p.url+"/", "", "Surrogate-Key", "one") },
+		func() int {
+			return call("POST", p.admin, json, "Content-Type", "application/json", "Authorization", "Bearer secret")
+		},
+	} {
+		if code := purge(); i > 0 && code != http.StatusOK {
+			t.Errorf("purge %d: status %d", i, code)
+		}
+		for range 2 {
+			if _, body := get(t, p.url+"/page"); body != fmt.Sprint(i+1) {
+				t.Errorf("after purge %d it's page %s", i, body)
+			}
+		}
+	}
+	for _, token := range []string{"", "wrong"} {
+		if code := call("POST", p.admin, json, "Content-Type", "application/json", "Authorization", "Bearer "+token); code != http.StatusUnauthorized {
+			t.Errorf("with the token %q the API answers %d", token, code)
+		}
+	}
+	if n := asked.Load(); n != 4 {
 		t.Errorf("the origin was asked %d times", n)
 	}
 }
@@ -318,7 +375,7 @@ func TestSIGTERM(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	url, rest := readLine(t, stdout, o.URL)
+	url, _, rest := readLine(t, stdout, o.URL)
 	if _, body := get(t, url); body != "page" {
 		t.Errorf("got %q", body)
 	}
