@@ -88,7 +88,7 @@ func (a *attendance) attend(x *exchange) *head {
 			a.sendInterims(x)
 			return hd
 		case in := <-a.fetch.interims:
-			in.send(x.w)
+			in.send(x)
 		case <-x.r.Context().Done():
 			return x.gone()
 		}
@@ -100,7 +100,7 @@ func (a *attendance) sendInterims(x *exchange) {
 	for {
 		select {
 		case in := <-a.fetch.interims:
-			in.send(x.w)
+			in.send(x)
 		default:
 			return
 		}

@@ -48,6 +48,7 @@ type exchange struct {
 
 	hold     *fetch // that may have to end before the request does
 	headSent bool
+	aborted  bool // the client's connection is to be cut
 	debug    bool
 	rec      *trace.Record
 	ownRec   trace.Record
@@ -87,7 +88,7 @@ func (x *exchange) reset() {
 	x.h, x.w, x.r, x.route = nil, nil, nil, nil
 	x.facts, x.asked = 0, rfc9111.RequestDirectives{}
 	x.barrier = barrier{}
-	x.cookies, x.memoise, x.alone, x.headSent, x.debug = false, false, false, false, false
+	x.cookies, x.memoise, x.alone, x.headSent, x.aborted, x.debug = false, false, false, false, false, false
 	x.in, x.key = cachekey.Input{}, store.Key{}
 	x.selecting = x.selecting[:0]
 	if cap(x.selecting) > maxKeptText {

@@ -64,10 +64,16 @@ func (f *fetch) makeRequest(x *exchange) {
 func canonicalise(r *http.Request, scheme string) {
 	r.Host = cachekey.CanonicalHost(scheme, r.Host)
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
-	if r.RequestURI != "" && r.URL.Host != "" { // a target in absolute form
-		r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil
-		r.RequestURI = r.URL.RequestURI()
+	if r.RequestURI == "" {
+		return // a request made in the process
 	}
+	if r.URL.Host != "" { // a target in absolute form
+		r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil
+	}
+	if r.URL.RawPath != r.URL.EscapedPath() {
+		r.URL.RawPath = "" // no encoding of the path, so that the key has another
+	}
+	r.RequestURI = r.URL.RequestURI()
 }
 
 // unconditional prepares the fetch to ask again, for the whole response.
@@ -77,5 +83,6 @@ func (f *fetch) unconditional() {
 	delete(f.req.Header, "If-Modified-Since")
 	f.conditional, f.mismatch, f.discard, f.wrote, f.head, f.sniffed, f.held = false, false, false, false, nil, nil, nil
 	f.header = make(http.Header)
+	f.dog.stop() // the patience with the first answer's body
 	f.setDeadline()
 }

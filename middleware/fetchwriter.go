@@ -190,7 +190,11 @@ func (f *fetch) interim(status int) {
 }
 
 // send writes an interim response. Its fields aren't the final response's.
-func (in interim) send(w http.ResponseWriter) {
+func (in interim) send(x *exchange) {
+	if !x.r.ProtoAtLeast(1, 1) {
+		return // it knows no interim responses (RFC 9110 §15.2)
+	}
+	w := x.w
 	h := w.Header()
 	before := h.Clone()
 	for name, values := range in.header {

@@ -78,7 +78,8 @@ type Options struct {
 	// arriving body, or 256 KiB on average of a stored one of more than 64 KiB
 	// (it's cut off). 0 means DefaultStallTimeout (60 s); negative means no limit.
 	// Clients aren't watched where http.Server.WriteTimeout is set, which bounds
-	// the whole response.
+	// the whole response. An outer handler's own SetWriteDeadline is overridden
+	// unless this is negative.
 	StallTimeout time.Duration
 	// UnshareableFor is how long a key is remembered whose response couldn't
 	// be shared, so that requests for it don't wait for one another. 0 means

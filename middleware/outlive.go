@@ -25,7 +25,10 @@ func (x *exchange) outlive() {
 	if onlyServerValues(x.r.Context()) {
 		return
 	}
-	if x.headSent {
+	switch {
+	case x.aborted:
+		reset(x.w) // net/http would close it only after the handler's end
+	case x.headSent:
 		_ = http.NewResponseController(x.w).Flush()
 	}
 	<-f.returned

@@ -28,6 +28,9 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		}
 	}
 	if trace.FromContext(r.Context()) == nil && x.h.cfg.Hook != nil {
+		// The handler may keep its context longer than the exchange lives.
+		own := *rec
+		x.ownRec, rec, x.rec = trace.Record{}, &own, &own
 		r = r.WithContext(trace.NewContext(r.Context(), rec))
 	}
 	if x.mayStorePost() {
@@ -40,8 +43,8 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	defer func() {
 		if !returned {
 			rec.Outcome = trace.Aborted
-			if pw.wrote {
-				resetOldClient(w, x.r)
+			if pw.endless && r.Method != http.MethodHead {
+				cut(w, r)
 			}
 		}
 		pw.release()

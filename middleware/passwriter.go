@@ -22,6 +22,7 @@ type passWriter struct {
 	outer http.Header  // what outer handlers had set, where only the handler's own counts
 	post  *postCapture // nil unless the response may answer later GETs
 
+	endless  bool // only the end of the body says how long it is
 	answered bool // a stored response was the answer; the handler's isn't sent
 }
 
@@ -46,11 +47,15 @@ func (p *passWriter) WriteHeader(status int) {
 	if p.answered {
 		return
 	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols && p.oldClient() {
+		return // it knows no interim responses (RFC 9110 §15.2)
+	}
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if x := p.x.Load(); x != nil {
 			p.head(x, status)
 		}
+		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 	}
 	p.w.WriteHeader(status)
 }
@@ -108,6 +113,9 @@ func (p *passWriter) FlushError() error {
 // Hijack takes over the connection.
 func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(p.w).Hijack()
+	if err == nil {
+		p.endless = false // nobody's but the handler's
+	}
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes
 		if x := p.x.Load(); x != nil {
@@ -123,6 +131,11 @@ func (p *passWriter) implicit() {
 	}
 }
 
+func (p *passWriter) oldClient() bool {
+	x := p.x.Load()
+	return x != nil && !x.r.ProtoAtLeast(1, 1)
+}
+
 func (p *passWriter) count(n int64) {
 	if x := p.x.Load(); x != nil {
 		x.rec.BytesSent += n
@@ -131,7 +144,13 @@ func (p *passWriter) count(n int64) {
 
 // finish adds the fields to a response that the handler left to net/http.
 func (p *passWriter) finish() {
-	if x := p.x.Load(); !p.wrote && x.r.Context().Err() == nil {
+	x := p.x.Load()
+	switch {
+	case p.wrote:
+	case x.r.Context().Err() != nil:
+		// It may have given up, which says nothing about what is stored.
+		x.setStatus(p.w.Header(), make([]string, ownFields))
+	default:
 		p.wrote = true
 		p.head(x, http.StatusOK)
 	}

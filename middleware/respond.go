@@ -81,10 +81,8 @@ func (x *exchange) write(p []byte) {
 // abort cuts the client's connection.
 func (x *exchange) abort(why trace.Outcome) {
 	x.rec.Outcome = why
-	// An outer handler that recovers from all panics must not make a cut body look
-	// whole: nothing more reaches the client.
-	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0))
-	resetOldClient(x.w, x.r)
+	x.aborted = true
+	cut(x.w, x.r)
 	panic(http.ErrAbortHandler)
 }
 

@@ -196,13 +196,13 @@ func (d *Directives) duration(name string, v time.Duration) {
 }
 
 // fieldNames reads the argument of a qualified no-cache or private. It returns
-// nil if that isn't a list of names, or names a field that a stored response
+// nil if that isn't a list of names ("*" is a token, but nobody's), or names a field that a stored response
 // can't do without: then the directive counts as unqualified.
 func fieldNames(arg string) []string {
 	var names []string
 	for m := range field.Members([]string{arg}) {
 		name := http.CanonicalHeaderKey(m)
-		if !field.IsToken(m) || indispensable[name] {
+		if !field.IsToken(m) || strings.Contains(m, "*") || indispensable[name] {
 			return nil
 		}
 		names = append(names, name)

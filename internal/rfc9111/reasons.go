@@ -26,6 +26,7 @@ const (
 	SetsCookie
 	VariesOnEverything
 	VariesOnTooMuch
+	VariesByClient // Vary names a field with the client's address
 	HasAuthorization
 	AuthorizationNotShared
 	HasCookie
@@ -70,6 +71,7 @@ var reasonTexts = [reasonCount]string{
 	SetsCookie:              "the response sets a cookie",
 	VariesOnEverything:      "the response varies on everything (Vary: *)",
 	VariesOnTooMuch:         "the response varies on too many fields or its Vary can't be read",
+	VariesByClient:          "the response varies by where its client is",
 	HasAuthorization:        "the request has Authorization",
 	AuthorizationNotShared:  "the request has Authorization and the response doesn't say that it may be shared",
 	HasCookie:               "the request has cookies and the response doesn't say that it may be shared",

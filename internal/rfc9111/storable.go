@@ -2,6 +2,7 @@ package rfc9111
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9110"
@@ -44,7 +45,7 @@ func Decide(ex *Exchange, p *Policy) Decision {
 	dec.Life = newLife(ex, &d, p)
 	var star, tooMany bool
 	dec.VaryNames, star, tooMany = varyNames(ex.Header["Vary"])
-	if dec.Reason = notShared(ex, &d, &dec.Life, p, star, tooMany); dec.Reason != Storable {
+	if dec.Reason = notShared(ex, &d, &dec, p, star, tooMany); dec.Reason != Storable {
 		return dec
 	}
 	l := &dec.Life
@@ -61,7 +62,8 @@ func Decide(ex *Exchange, p *Policy) Decision {
 
 // notShared returns why nobody but the client that asked may have a response,
 // or Storable.
-func notShared(ex *Exchange, d *Directives, l *Life, p *Policy, star, tooMany bool) Reason {
+func notShared(ex *Exchange, d *Directives, dec *Decision, p *Policy, star, tooMany bool) Reason {
+	l := &dec.Life
 	switch {
 	case ex.Method == http.MethodHead:
 		return HeadNotStored
@@ -85,6 +87,8 @@ func notShared(ex *Exchange, d *Directives, l *Life, p *Policy, star, tooMany bo
 		return VariesOnEverything
 	case tooMany:
 		return VariesOnTooMuch
+	case slices.ContainsFunc(dec.VaryNames, tellsClient):
+		return VariesByClient
 	case (ParseRequest(ex.RequestHeader).Has&^p.IgnoreRequest)&RequestNoStore != 0:
 		return NoStoreRequested
 	}

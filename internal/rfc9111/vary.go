@@ -40,3 +40,15 @@ func varyNames(lines []string) (names []string, star, tooMany bool) {
 	}
 	return names, false, false
 }
+
+// tellsClient reports whether a field, in lower case, says where the client is.
+// Proxies write such fields, those behind the cache too: what the cache sees of
+// them isn't what the origin chose by.
+func tellsClient(name string) bool {
+	switch name {
+	case "forwarded", "via", "x-forwarded-for", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip",
+		"cf-connecting-ip", "fastly-client-ip", "x-original-forwarded-for", "x-envoy-external-address":
+		return true
+	}
+	return false
+}
