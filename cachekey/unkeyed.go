@@ -23,10 +23,15 @@ func (s *Spec) URLOnly() bool { return len(s.headers) == 0 && len(s.cookies) == 
 // KeyedQuery returns what the key keeps of the request's query, as it would be
 // sent to the origin: all of it unless parameters are left out.
 func (s *Spec) KeyedQuery(r *http.Request) string {
-	if s.query.mode == QueryAll || r.URL.RawQuery == "" {
-		return r.URL.RawQuery
+	return s.query.kept(r.URL.RawQuery)
+}
+
+// kept is the query without what the key leaves out.
+func (q *queryRule) kept(query string) string {
+	if q.mode == QueryAll || query == "" {
+		return query
 	}
 	var d Reduced
-	d.reduceQuery(&s.query, r.URL.RawQuery)
+	d.reduceQuery(q, query)
 	return d.Query
 }

@@ -1,7 +1,9 @@
 package field
 
 import (
+	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // Kind is the type of a structured field's bare item (RFC 9651 §3.3).
@@ -19,13 +21,14 @@ const (
 	InnerList
 )
 
-// Item is a bare item or, as the value of a dictionary member, the mere fact
-// that there is an inner list. Parameters are checked and dropped.
+// Item is a bare item or, as the value of a dictionary member, an inner list.
+// Parameters are checked and dropped.
 type Item struct {
-	Kind Kind
-	Bool bool   // Boolean
-	Int  int64  // Integer and Date
-	Text string // String (unescaped) and Token
+	Kind  Kind
+	Bool  bool   // Boolean
+	Int   int64  // Integer and Date
+	Text  string // String (unescaped) and Token
+	Items []Item // InnerList; nil if it's empty
 }
 
 // Member is one member of a dictionary.
@@ -176,14 +179,17 @@ func (p *parser) itemOrInnerList() (Item, bool) {
 		return p.bareItem()
 	}
 	p.take('(')
+	list := Item{Kind: InnerList}
 	for {
 		p.skipSP()
 		if p.take(')') {
-			return Item{Kind: InnerList}, true
+			return list, true
 		}
-		if _, ok := p.bareItem(); !ok || !p.parameters() {
+		item, ok := p.bareItem()
+		if !ok || !p.parameters() {
 			return Item{}, false
 		}
+		list.Items = append(list.Items, item)
 		if c := p.peek(); c != ' ' && c != ')' {
 			return Item{}, false
 		}
@@ -269,11 +275,18 @@ func (p *parser) bytes() (Item, bool) {
 	return Item{Kind: Bytes}, p.take(':')
 }
 
+// displayString checks a display string (RFC 9651 §4.2.10) and keeps nothing of
+// it.
 func (p *parser) displayString() (Item, bool) {
 	p.take('%')
 	if !p.take('"') {
 		return Item{}, false
 	}
-	p.span(func(c byte) bool { return c >= ' ' && c <= '~' && c != '"' })
-	return Item{Kind: DisplayString}, p.take('"')
+	text := p.span(func(c byte) bool { return c >= ' ' && c <= '~' && c != '"' })
+	decoded, err := url.PathUnescape(text)
+	lower := true
+	for i := 0; i+2 < len(text); i++ {
+		lower = lower && (text[i] != '%' || text[i+1:i+3] == strings.ToLower(text[i+1:i+3]))
+	}
+	return Item{Kind: DisplayString}, p.take('"') && err == nil && lower && utf8.ValidString(decoded)
 }
