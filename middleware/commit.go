@@ -50,6 +50,7 @@ func (f *fetch) storeBody() reason {
 		return whyTooLarge
 	}
 	f.keepByLanguage(o)
+	f.keepBySearch(o)
 	return ""
 }
 

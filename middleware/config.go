@@ -45,6 +45,7 @@ type route struct {
 	forwardsRng bool
 	storePost   bool
 	languages   bool // select by Content-Language
+	search      bool // obey No-Vary-Search
 }
 
 // problems gathers everything wrong with the options.
@@ -124,7 +125,7 @@ func resolveRoute(at string, o *Route, targets []string, bad *problems) *route {
 	r := &route{
 		name: o.Name, cacheOff: o.CacheOff, forwardsRng: o.ForwardRange,
 		rangeWindow: o.RangeWindow, headMethod: o.Methods == nil,
-		storePost: o.StorePost, languages: o.SelectLanguage,
+		storePost: o.StorePost, languages: o.SelectLanguage, search: o.NoVarySearch,
 	}
 	if r.name == "" {
 		r.name = "default"

@@ -46,6 +46,8 @@ func (f *fetch) confirm() bool {
 		}
 	case !f.keep(object):
 		hd.notStored = whyPurged
+	default:
+		f.keepBySearch(object)
 	}
 	return f.flight.Decide(verdict, hd, nil)
 }

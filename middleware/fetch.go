@@ -30,6 +30,7 @@ type fetch struct {
 	cancel context.CancelCauseFunc
 
 	key         store.Key
+	search      searchPlace // where No-Vary-Search lets the response be found
 	directives  rfc9111.RequestDirectives
 	judged      http.Header   // asked, without cookies that are all in the key
 	stale       *store.Object // to be validated, or to stand in
@@ -84,6 +85,7 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 	}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.makeRequest(x)
+	f.search = x.searchPlace(&x.in)
 	// The plain cause, which httputil.ReverseProxy knows and doesn't log.
 	fl.OnAbandon(func(error) { f.cancel(context.Canceled) })
 	return f

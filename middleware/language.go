@@ -39,7 +39,7 @@ func (f *fetch) keepByLanguage(o *store.Object) {
 
 // inPreferredLanguage returns the stored response in the language that x
 // prefers to all others, if the route selects so.
-func (x *exchange) inPreferredLanguage(names []string) (o *store.Object, soft bool) {
+func (x *exchange) inPreferredLanguage(primary store.Key, names []string) (o *store.Object, soft bool) {
 	if !x.route.languages || !variesByLanguage(names) {
 		return nil, false
 	}
@@ -48,7 +48,7 @@ func (x *exchange) inPreferredLanguage(names []string) (o *store.Object, soft bo
 		return nil, false
 	}
 	only := http.Header{"Accept-Language": {tag}}
-	o, _, soft = x.get(store.Key(x.route.spec.WithVary(cachekey.Key(x.key), names, only)))
+	o, _, soft = x.get(store.Key(x.route.spec.WithVary(cachekey.Key(primary), names, only)))
 	if o == nil || o.Selecting != string(x.route.spec.AppendSelecting(nil, names, only)) {
 		return nil, false
 	}

@@ -15,19 +15,22 @@ type found struct {
 	claim   flight.Key    // what to claim if it has to be fetched
 }
 
-// lookup finds the stored response for x: by primary key, or by the variant
+// lookup finds the stored response for x.
+func (x *exchange) lookup() found { return x.find(x.key) }
+
+// find finds what is stored for x under a primary key, or under the variant
 // that its selecting header fields choose (RFC 9111 §4.1). It takes no lock and
 // allocates nothing.
-func (x *exchange) lookup() found {
-	f := found{claim: flight.Key{Primary: x.key}}
-	object, index, soft := x.get(x.key)
+func (x *exchange) find(primary store.Key) found {
+	f := found{claim: flight.Key{Primary: primary}}
+	object, index, soft := x.get(primary)
 	switch {
 	case object != nil:
 		f.object, f.soft = object, soft
 	case index != nil:
 		f.varied = true
 		for i, names := range index.Sets {
-			key := x.variant(names)
+			key := x.variant(primary, names)
 			if i == 0 {
 				f.claim.Variant = key
 			}
@@ -37,14 +40,14 @@ func (x *exchange) lookup() found {
 				f.object, f.soft, f.varied, f.claim.Variant = o, soft, false, key
 				break
 			}
-			if o, soft := x.inPreferredLanguage(names); o != nil {
+			if o, soft := x.inPreferredLanguage(primary, names); o != nil {
 				f.object, f.soft, f.varied, f.claim.Variant = o, soft, false, o.Key
 				break
 			}
 		}
 	}
 	if x.variesBy != nil {
-		f.claim.Variant = x.variant(x.variesBy)
+		f.claim.Variant = x.variant(primary, x.variesBy)
 	}
 	if f.object != nil && !x.mayShare(&f.object.Life) {
 		f.object, f.guarded = nil, true
@@ -52,8 +55,8 @@ func (x *exchange) lookup() found {
 	return f
 }
 
-func (x *exchange) variant(names []string) store.Key {
-	return store.Key(x.route.spec.WithVary(cachekey.Key(x.key), names, x.r.Header))
+func (x *exchange) variant(primary store.Key, names []string) store.Key {
+	return store.Key(x.route.spec.WithVary(cachekey.Key(primary), names, x.r.Header))
 }
 
 // selects reports whether x's selecting fields are the ones in text.

@@ -151,6 +151,15 @@ type Route struct {
 	// alone and the response says its language. Otherwise only an equal
 	// Accept-Language selects it.
 	SelectLanguage bool
+	// NoVarySearch lets a stored response answer a request for the same URL but for
+	// the query, if its own No-Vary-Search field says that the difference doesn't
+	// matter (draft-ietf-httpbis-no-vary-search), nothing usable is stored under
+	// the request's own key, and the response may be served without asking the origin.
+	// It then is as if it were stored under the request's URL too: a purge of that
+	// URL and an unsafe request for it apply. Each unsafe request costs a purge.
+	// Otherwise, and by default, the field means nothing to the cache. See
+	// [cachekey.ParseSearch] for what is never shared.
+	NoVarySearch bool
 	// Ignore are request directives that this route doesn't obey.
 	Ignore IgnoreDirectives
 	// ShareOnce lets requests that were already waiting have a response that

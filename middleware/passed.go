@@ -35,7 +35,7 @@ func (x *exchange) invalidate(h http.Header) {
 	}
 	target := x.target()
 	for _, u := range rfc9111.InvalidationTargets(target, h) {
-		if !x.route.spec.URLOnly() {
+		if !x.route.spec.URLOnly() || x.route.search {
 			x.invalidateByURL(u)
 		}
 		r := *x.r
@@ -47,6 +47,7 @@ func (x *exchange) invalidate(h http.Header) {
 		if key, problem := x.route.spec.Primary(&in); problem == cachekey.NoProblem {
 			x.h.forget(store.Key(key))
 		}
+		x.forgetSearch(&in)
 	}
 }
 
@@ -93,9 +94,9 @@ func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
 	case rfc9111.HeadInvalidates:
 		x.h.store.DeleteObject(o)
 	case rfc9111.HeadRefreshes:
-		f := &fetch{h: x.h, flight: fl, route: x.route, key: x.key, req: x.r, asked: x.r.Header, judged: x.r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
-		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(asked) {
-			f.keep(fresh)
+		f := &fetch{h: x.h, flight: fl, route: x.route, key: x.key, search: x.searchPlace(&x.in), req: x.r, asked: x.r.Header, judged: x.r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
+		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(asked) && f.keep(fresh) {
+			f.keepBySearch(fresh)
 		}
 	}
 }

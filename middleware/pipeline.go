@@ -33,6 +33,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for {
 		found := x.lookup()
 		v := x.judge(&found)
+		if x.route.search && found.object == nil {
+			x.bySearch(&found, &v)
+		}
 		switch v.act {
 		case serveStored:
 			x.respond(found.object, v.status, v.reason, v.ttl)

@@ -71,7 +71,8 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	}
 	fl := x.h.flights.Solo(flight.Key{Primary: key}, x.lane())
 	defer fl.Finish(nil)
-	f := &fetch{h: x.h, flight: fl, route: x.route, key: key, req: r, asked: r.Header, judged: r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
+	in := x.getInput()
+	f := &fetch{h: x.h, flight: fl, route: x.route, key: key, search: x.searchPlace(&in), req: r, asked: r.Header, judged: r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
 	d := f.rules(p.header, p.status, p.at)
 	if !d.Store || !d.Life.Source.Explicit() {
 		return
@@ -87,6 +88,7 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	}
 	o.Attached = f.subject(p.header)
 	if f.keep(o) {
+		f.keepBySearch(o)
 		x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
 	}
 }

@@ -146,11 +146,13 @@ func (f *fetch) subject(h http.Header) *purge.Subject {
 
 // verdict says what purges have made of a stored response.
 func (m *Middleware) verdict(o *store.Object) purge.Verdict {
-	s, ok := o.Attached.(*purge.Subject)
-	if !ok {
-		return purge.Gone // nothing is stored without one
+	switch a := o.Attached.(type) {
+	case *purge.Subject:
+		return m.purges.list.Check(a)
+	case *searchLink:
+		return m.purges.list.Check(a.subject)
 	}
-	return m.purges.list.Check(s)
+	return purge.Gone // nothing is stored without one
 }
 
 // get is the store's Get without what is purged. soft says that the object has

@@ -33,6 +33,7 @@ const (
 	whyCollapsed    reason = "another client's request for the same response was under way"
 	whyValidated    reason = "the origin confirmed the stored response"
 	whyNoAnswer     reason = "the origin gave no answer"
+	whySearch       reason = "No-Vary-Search lets the stored response for another query answer"
 	whyUnvalidated  reason = "the origin answered 304 to a request that wasn't conditional"
 )
 
