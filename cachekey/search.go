@@ -115,8 +115,8 @@ func (r Search) IsDefault() bool { return r.text == "" }
 // Weight is the number of bytes of memory that r takes.
 func (r Search) Weight() int64 { return int64(len(r.text)) + 16 }
 
-// String returns the rule as a field value that [ParseSearch] reads back, or
-// nothing for the default.
+// String returns the rule as a field value, or nothing for the default. Within
+// MaxSearchBytes, [ParseSearch] reads it back.
 func (r Search) String() string {
 	if r.IsDefault() {
 		return ""

@@ -206,8 +206,14 @@ func covering(s purge.Selector) purge.Selector {
 // purgeNow purges for an unsafe request. That the journal can't be written just
 // now doesn't keep the response from its client: the purge is in effect.
 func (x *exchange) purgeNow(what string, selectors ...purge.Selector) {
-	if _, err := x.h.purges.list.Add(context.WithoutCancel(x.r.Context()), selectors...); err != nil {
+	res, err := x.h.purges.list.Add(context.WithoutCancel(x.r.Context()), selectors...)
+	if err != nil {
 		x.h.logger().Error("weir: an unsafe request's purge isn't durable", "of", what, "err", err)
+	}
+	if res.Seq == x.seq+1 {
+		// No other purge came since x did, and its own isn't about its own response,
+		// which may be stored (Route.StorePost).
+		x.seq = res.Seq
 	}
 }
 
