@@ -37,6 +37,13 @@
 // selecting field to the few values that matter; without one the raw value
 // counts, spelling and order included.
 //
+// # No-Vary-Search
+//
+// A response may say that some differences between queries don't matter (see
+// [ParseSearch]). [Spec.SearchBase] is the key of a target without its query, under
+// which the rules seen can be remembered; [Spec.WithSearch] is what such a rule makes
+// of a query. Both are hashed in domains of their own.
+//
 // # What is compared raw
 //
 // The path is as sent: "/a%2Fb" and "/a/b" differ, "/%7Ea" and "/~a" differ,

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -133,6 +134,18 @@ func TestWithSearch(t *testing.T) {
 			}
 		}
 	}
+}
+
+// However many there are, parameters of one name keep their order.
+func TestWithSearchSortsStably(t *testing.T) {
+	var one []string
+	for i := range 100 {
+		one = append(one, "a="+strconv.Itoa(i))
+	}
+	rest := strings.Join(one, "&")
+	assert.Equal(t, searched(Default(), "key-order", "b&c&"+rest), searched(Default(), "key-order", rest+"&c&b"))
+	slices.Reverse(one)
+	assert.NotEqual(t, searched(Default(), "key-order", rest), searched(Default(), "key-order", strings.Join(one, "&")))
 }
 
 // What isn't read alike by all origins has no key, and nothing has by the default.

@@ -115,6 +115,9 @@ func TestNoVarySearch(t *testing.T) {
 					r = s.get("/a" + c.stored)
 					r.is(t, hit(body(c.stored), 59, 1))
 					s.asked(2)
+					if !on {
+						require.EqualValues(t, 2, s.mw.Stats().Memory.Objects, "nothing else is kept")
+					}
 				})
 			}
 		})
