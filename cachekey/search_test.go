@@ -138,14 +138,18 @@ func TestWithSearch(t *testing.T) {
 
 // However many there are, parameters of one name keep their order.
 func TestWithSearchSortsStably(t *testing.T) {
-	var one []string
+	var mixed, as, bs []string
 	for i := range 100 {
-		one = append(one, "a="+strconv.Itoa(i))
+		a, b := "a="+strconv.Itoa(i), "b="+strconv.Itoa(i)
+		mixed, as, bs = append(mixed, b, a), append(as, a), append(bs, b)
 	}
-	rest := strings.Join(one, "&")
-	assert.Equal(t, searched(Default(), "key-order", "b&c&"+rest), searched(Default(), "key-order", rest+"&c&b"))
-	slices.Reverse(one)
-	assert.NotEqual(t, searched(Default(), "key-order", rest), searched(Default(), "key-order", strings.Join(one, "&")))
+	key := func(pairs ...string) Key { return searched(Default(), "key-order", strings.Join(pairs, "&")) }
+	grouped := key(slices.Concat(as, bs)...)
+	assert.NotZero(t, grouped)
+	assert.Equal(t, grouped, key(slices.Concat(bs, as)...))
+	assert.Equal(t, grouped, key(mixed...))
+	slices.Reverse(as)
+	assert.NotEqual(t, grouped, key(slices.Concat(as, bs)...))
 }
 
 // What isn't read alike by all origins has no key, and nothing has by the default.
