@@ -85,3 +85,11 @@ func (o *Object) Freshened(header http.Header, life rfc9111.Life, requestedAt ti
 		RequestedAt: requestedAt, Life: life, Facts: o.Facts, Length: o.Length,
 	}
 }
+
+// Same reports whether o and p are the same stored response, although one may
+// have been loaded from disk, or loaded again: the same key, requested and
+// received at the same instants.
+func (o *Object) Same(p *Object) bool {
+	return o == p || o.index == nil && p.index == nil && o.Key == p.Key &&
+		o.RequestedAt.Equal(p.RequestedAt) && o.Life.ReceivedAt.Equal(p.Life.ReceivedAt)
+}
