@@ -71,13 +71,26 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 // keep puts an object into the store, unless the key was purged since the
 // fetch began. It's looked at again afterwards, because a purge first dooms the
 // flight and then removes what is stored.
-func (f *fetch) keep(o *store.Object) bool {
-	if f.flight.Doomed() || f.h.store.Put(o) != store.Kept {
-		return false
-	}
+func (f *fetch) keep(o *store.Object) bool { return f.keepWith(nil, o) == "" }
+
+// keepWith is keep for an object whose body is in the fill, if that isn't nil.
+// It returns the reason if the object isn't stored.
+func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	if f.flight.Doomed() {
-		f.h.store.DeleteObject(o)
-		return false
+		return whyPurged
 	}
-	return true
+	var r store.Rejection
+	if fill != nil {
+		r = f.h.store.Keep(fill, o)
+	} else {
+		r = f.h.store.Put(o)
+	}
+	switch {
+	case r != store.Kept:
+		return reason(r.String())
+	case f.flight.Doomed():
+		f.h.store.DeleteObject(o)
+		return whyPurged
+	}
+	return ""
 }

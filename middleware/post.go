@@ -46,7 +46,7 @@ func (p *postCapture) begin(x *exchange, status int, h http.Header) {
 		return
 	}
 	p.wanted, p.status, p.header, p.at = true, status, h.Clone(), time.Now()
-	p.length, p.limit = declaredLength(h, status), x.h.store.MaxObject()
+	p.length, p.limit = declaredLength(h, status), x.h.store.MaxMemoryObject()
 }
 
 func (p *postCapture) add(b []byte, err error) {

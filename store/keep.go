@@ -33,3 +33,11 @@ func (f *Fill) Spilled() bool {
 	defer f.unlock()
 	return f.spilled()
 }
+
+// SpillFailed says why a body that was to go to the disk, or was there, isn't
+// kept, or is Kept if that isn't the case.
+func (f *Fill) SpillFailed() Rejection {
+	f.mu.Lock()
+	defer f.unlock()
+	return f.spill.failed
+}

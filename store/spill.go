@@ -21,11 +21,12 @@ import (
 
 // spill is the part of a Fill that is about its spool.
 type spill struct {
-	disk  SpoolTier // nil: there is none, or it failed
-	early bool      // the declared length is more than memory keeps
-	spool Spool     // nil before, and after the last one has left it
-	size  int64     // bytes in the spool
-	users int       // who use the spool without the lock
+	disk   SpoolTier // nil: there is none, or it failed
+	early  bool      // the declared length is more than memory keeps
+	spool  Spool     // nil before, and after the last one has left it
+	size   int64     // bytes in the spool
+	failed Rejection // why the body couldn't go on in the spool
+	users  int       // who use the spool without the lock
 	// toClose is closed as soon as the lock is given up: it may take a while.
 	toClose Spool
 }
@@ -143,8 +144,12 @@ func (f *Fill) dropSpilled() {
 
 // spoolFailed goes on without the disk.
 func (f *Fill) spoolFailed(err error) {
+	f.spill.failed = SwitchedOff
 	var r *RejectedError
-	f.forgo(errors.As(err, &r) && r.Reason == TooLarge)
+	if errors.As(err, &r) {
+		f.spill.failed = r.Reason
+	}
+	f.forgo(f.spill.failed == TooLarge)
 	f.spill.disk = nil
 	f.trim()
 }
@@ -177,11 +182,7 @@ func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Re
 	}
 	if err := f.writeSpool(); err != nil {
 		f.spoolFailed(err)
-		var r *RejectedError
-		if errors.As(err, &r) {
-			return r.Reason
-		}
-		return SwitchedOff
+		return f.spill.failed
 	}
 	if f.ended || !f.keep {
 		return Incomplete
