@@ -46,6 +46,9 @@ func (x *exchange) lookup() found {
 	if x.variesBy != nil {
 		f.claim.Variant = x.variant(x.variesBy)
 	}
+	if x.lost >= maxLost {
+		f.object = nil
+	}
 	if f.object != nil && !x.mayShare(&f.object.Life) {
 		f.object, f.guarded = nil, true
 	}

@@ -34,7 +34,7 @@ func New(o Options) (*Middleware, error) {
 	st, storeErr := store.New(o.Store)
 	m := &Middleware{cfg: cfg, store: st}
 	var purgeErr error
-	m.purges, purgeErr = newPurger(m, &o.Purge, o.Logger)
+	m.purges, purgeErr = newPurger(m, &o)
 	if err := errors.Join(err, storeErr, purgeErr); err != nil {
 		m.discard()
 		return nil, err

@@ -41,13 +41,13 @@ func parseFacts(b []byte) (f purge.Facts, ok bool) {
 	return f, len(b) == 0
 }
 
-// revive gives an object that comes from the disk what purges select it by.
-func (p *purger) revive(o *store.Object) {
+// revive makes what purges select an object by that comes from the disk.
+func (p *purger) revive(o *store.Object) store.Attachment {
 	facts, ok := parseFacts(o.Facts)
 	if !ok {
-		return
+		return nil
 	}
 	facts.Key = o.Primary
 	p.tags.Read(o.Header.Header(), &facts)
-	o.Attached = purge.NewSubject(facts)
+	return purge.NewSubject(facts)
 }

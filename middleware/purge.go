@@ -43,9 +43,14 @@ type purger struct {
 	method *purge.Handler // nil if PURGE isn't ours
 }
 
-func newPurger(m *Middleware, o *PurgeOptions, log *slog.Logger) (*purger, error) {
+func newPurger(m *Middleware, all *Options) (*purger, error) {
+	o, log := all.Purge, all.Logger
 	if o.List.Logger == nil {
 		o.List.Logger = log
+	}
+	if all.Store.Disk != nil && o.List.Journal == "" {
+		return nil, &ConfigError{"Purge.List.Journal", "", "must name a file beside the disk's directory: " +
+			"what is on disk outlives the process, and so must the purges of it"}
 	}
 	tags, tagErr := purge.NewTagReader(o.TagFields...)
 	list, listErr := purge.New(o.List)
@@ -56,6 +61,9 @@ func newPurger(m *Middleware, o *PurgeOptions, log *slog.Logger) (*purger, error
 		return nil, err
 	}
 	p := &purger{list: list, tags: tags}
+	if err := p.purgeIfRulesChanged(all); err != nil {
+		return nil, errors.Join(err, list.Close(context.Background()))
+	}
 	if o.StripTagFields {
 		p.strip = tags.Fields()
 	}
@@ -135,20 +143,34 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 
 // subject is what purges select a response to this fetch by.
 func (f *fetch) subject(h http.Header) *purge.Subject {
-	u := f.req.URL
-	facts := purge.Facts{
-		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: u.EscapedPath(),
-		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
-	}
+	facts := f.purgeFacts()
 	f.h.purges.tags.Read(h, &facts)
 	return purge.NewSubject(facts)
+}
+
+func (f *fetch) purgeFacts() purge.Facts {
+	return purge.Facts{
+		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: f.req.URL.EscapedPath(),
+		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
+	}
+}
+
+// facts is the same in the form in which a disk keeps it, if there is one.
+func (f *fetch) facts() []byte {
+	if f.h.cfg.Store.Disk == nil {
+		return nil
+	}
+	facts := f.purgeFacts()
+	return appendFacts(nil, &facts)
 }
 
 // verdict says what purges have made of a stored response.
 func (m *Middleware) verdict(o *store.Object) purge.Verdict {
 	s, ok := o.Attached.(*purge.Subject)
 	if !ok {
-		return purge.Gone // nothing is stored without one
+		if s, ok = o.Attachment(m.purges.revive).(*purge.Subject); !ok {
+			return purge.Gone // nothing is stored without one
+		}
 	}
 	return m.purges.list.Check(s)
 }
