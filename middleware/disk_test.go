@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/disk"
 	"github.com/weirhttp/weir/trace"
@@ -46,6 +47,14 @@ func openDisk(t testing.TB, dir string) *disk.Tier {
 	return d
 }
 
+// journalIn are the options of a list whose journal is in a directory.
+func journalIn(dir string) PurgeOptions {
+	return PurgeOptions{
+		List:      purge.Options{Journal: filepath.Join(dir, "purges"), Sync: purge.SyncOS},
+		TagFields: []purge.TagField{{Name: "Cache-Tag"}},
+	}
+}
+
 // diskRig is a cache with a disk on a real server, which can be started anew, in
 // front of an origin whose every path has the same body.
 type diskRig struct {
@@ -57,6 +66,7 @@ type diskRig struct {
 	files   atomic.Int64 // copies that the server was asked to make from a file
 	records chan *trace.Record
 	hold    func(w http.ResponseWriter) // in the middle of the body, if set
+	route   Route
 
 	mw  *Middleware
 	srv *httptest.Server
@@ -77,9 +87,11 @@ func (d *diskRig) start() {
 	d.t.Helper()
 	d.records = make(chan *trace.Record, 100)
 	mw, err := New(Options{
-		Store:  store.Options{Disk: openDisk(d.t, d.dir)},
-		Logger: slog.New(slog.DiscardHandler),
-		Hook:   func(r *trace.Record) { d.records <- r.Clone() },
+		Store:   store.Options{Disk: openDisk(d.t, filepath.Join(d.dir, "objects"))},
+		Purge:   PurgeOptions{List: purge.Options{Journal: filepath.Join(d.dir, "purges"), Sync: purge.SyncOS}, TagFields: []purge.TagField{{Name: "Cache-Tag"}}},
+		Default: d.route,
+		Logger:  slog.New(slog.DiscardHandler),
+		Hook:    func(r *trace.Record) { d.records <- r.Clone() },
 	})
 	require.NoError(d.t, err)
 	d.mw = mw
@@ -417,7 +429,7 @@ func (gone) DeleteObject(*store.Object) bool { return false }
 
 func TestUnreadableIsFetchedInTheEnd(t *testing.T) {
 	for _, control := range []string{"public, max-age=60", "public, no-cache"} {
-		mw, err := New(Options{Store: store.Options{Disk: gone{openDisk(t, t.TempDir())}}})
+		mw, err := New(Options{Store: store.Options{Disk: gone{openDisk(t, t.TempDir())}}, Purge: journalIn(t.TempDir())})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, mw.Close(context.Background())) }()
 		body, asked := randomBytes(1, fiveMiB), 0
@@ -445,7 +457,7 @@ func TestUnreadableIsFetchedInTheEnd(t *testing.T) {
 // somebody who has loaded its fields anew.
 func TestStaleOnDiskIsRefreshed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mw, err := New(Options{Store: store.Options{Disk: openDisk(t, t.TempDir())}})
+		mw, err := New(Options{Store: store.Options{Disk: openDisk(t, t.TempDir())}, Purge: journalIn(t.TempDir())})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, mw.Close(context.Background())) }()
 		version := 1

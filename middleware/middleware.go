@@ -31,11 +31,16 @@ type Middleware struct {
 // error of the package concerned) for each thing wrong with the options.
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
-	st, storeErr := store.New(o.Store)
-	m := &Middleware{cfg: cfg, store: st}
+	m := &Middleware{cfg: cfg}
 	var purgeErr error
 	m.purges, purgeErr = newPurger(m, &o)
-	if err := errors.Join(err, storeErr, purgeErr); err != nil {
+	err = errors.Join(err, purgeErr)
+	if err != nil {
+		o.Store.Disk = nil // only to learn what else is wrong: the tier stays the caller's
+	}
+	st, storeErr := store.New(o.Store)
+	m.store = st
+	if err := errors.Join(err, storeErr); err != nil {
 		m.discard()
 		return nil, err
 	}

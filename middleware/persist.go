@@ -44,7 +44,7 @@ func parseFacts(b []byte) (f purge.Facts, ok bool) {
 // revive makes what purges select an object by that comes from the disk.
 func (p *purger) revive(o *store.Object) store.Attachment {
 	facts, ok := parseFacts(o.Facts)
-	if !ok {
+	if !ok || !p.lostAt.IsZero() && o.RequestedAt.Before(p.lostAt) {
 		return nil
 	}
 	facts.Key = o.Primary

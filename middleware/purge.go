@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
@@ -26,6 +27,11 @@ type PurgeOptions struct {
 	// or Surrogate-Key. nil means none. Groups (Cache-Groups, RFC 9875) always
 	// count.
 	TagFields []purge.TagField
+	// RulesVersion stands for what the cache can't see of its rules: what the
+	// functions in them do. With a journal, everything stored is purged by New if
+	// the rules (Default, Targets, TrustedProxies, TagFields or RulesVersion) aren't
+	// those of the process before.
+	RulesVersion string
 	// StripTagFields keeps TagFields from what clients see.
 	StripTagFields bool
 	// Authorise says who may purge with the PURGE method on the listener that
@@ -41,6 +47,7 @@ type purger struct {
 	tags   *purge.TagReader
 	strip  []string
 	method *purge.Handler // nil if PURGE isn't ours
+	lostAt time.Time      // if earlier purges aren't known: what is older doesn't count
 }
 
 func newPurger(m *Middleware, all *Options) (*purger, error) {
@@ -61,6 +68,9 @@ func newPurger(m *Middleware, all *Options) (*purger, error) {
 		return nil, err
 	}
 	p := &purger{list: list, tags: tags}
+	if list.Lost() {
+		p.lostAt = time.Now()
+	}
 	if err := p.purgeIfRulesChanged(all); err != nil {
 		return nil, errors.Join(err, list.Close(context.Background()))
 	}
