@@ -34,7 +34,7 @@ func TestKeepSpilled(t *testing.T) {
 	} {
 		for _, older := range []int{0, 1000, big} {
 			t.Run(name, func(t *testing.T) {
-				inBoth(t, func(b *both) {
+				inBoth(t, func(t *testing.T, b *both) {
 					if older > 0 {
 						b.Put(response(p, bytesOf(9, older)))
 					}
@@ -61,7 +61,7 @@ func TestKeepSpilled(t *testing.T) {
 
 // A small body in a fill is kept as ever.
 func TestKeepSmall(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		f := b.NewFill(-1)
 		require.NoError(t, f.Append(t.Context(), []byte("page")))
 		require.Equal(t, store.Kept, b.Keep(f, response(keyOf(1), nil)))
@@ -77,7 +77,7 @@ func TestKeepSmall(t *testing.T) {
 
 // A body that breaks off leaves nothing on the disk.
 func TestBrokenBodyLeavesNoFile(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		before := b.files()
 		f := b.NewFill(-1)
 		r, _ := f.Reader(0)
@@ -97,7 +97,7 @@ func TestBrokenBodyLeavesNoFile(t *testing.T) {
 
 // A reader may go on in a body that the disk has evicted or replaced since.
 func TestReaderOfADeletedBody(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		body := bytesOf(1, 1<<20)
 		f := b.NewFill(-1)
 		r, _ := f.Reader(0)

@@ -83,11 +83,7 @@ func (b *both) restart() {
 // forget evicts everything from memory.
 func (b *both) forget() {
 	synctest.Wait() // what is to be written behind is
-	for i := range 200 {
-		b.Put(response(keyOf(1_000_000+i), bytesOf(i, 90_000)))
-	}
-	b.Stats()
-	synctest.Wait()
+	b.EvictMemory()
 }
 
 // body is what is found under k, and whether in memory.
@@ -117,17 +113,17 @@ func (b *both) misses(k store.Key) {
 	require.Nil(b.t, x)
 }
 
-func inBoth(t *testing.T, test func(b *both)) {
+func inBoth(t *testing.T, test func(t *testing.T, b *both)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoth(t)
 		defer func() { assert.NoError(t, b.Close(context.Background())) }()
-		test(b)
+		test(t, b)
 	})
 }
 
 func TestLargeObjectsGoToDisk(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		assert.EqualValues(t, disk.DefaultMaxObjectBytes, b.MaxObject())
 		k, body := keyOf(1), bytesOf(1, big)
 		require.Equal(t, store.Kept, b.Put(response(k, body)))
@@ -141,7 +137,7 @@ func TestLargeObjectsGoToDisk(t *testing.T) {
 }
 
 func TestSmallObjectsSurviveARestart(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		k, body := keyOf(1), bytesOf(1, 1000)
 		require.Equal(t, store.Kept, b.Put(response(k, body)))
 		b.has(k, body, true)
@@ -154,7 +150,7 @@ func TestSmallObjectsSurviveARestart(t *testing.T) {
 }
 
 func TestEvictedFromMemoryIsOnDisk(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		p, v, plain := keyOf(1), keyOf(2), keyOf(3)
 		b.Put(variantOf(p, v, bytesOf(2, 1000), "accept"))
 		b.Put(response(plain, bytesOf(3, 1000)))
@@ -173,7 +169,7 @@ func TestEvictedFromMemoryIsOnDisk(t *testing.T) {
 // too, and whatever the index in memory was made from.
 func TestVariantsInBothTiers(t *testing.T) {
 	for _, sizes := range [][2]int{{1000, big}, {big, 1000}, {big, big}, {1000, 1000}} {
-		inBoth(t, func(b *both) {
+		inBoth(t, func(t *testing.T, b *both) {
 			p, v, w := keyOf(1), keyOf(2), keyOf(3)
 			check := func(sets ...[]string) {
 				t.Helper()
@@ -215,7 +211,7 @@ func TestTheNewerSupersedesInBothTiers(t *testing.T) {
 		for newKind, newer := range kinds {
 			for _, written := range []bool{true, false} {
 				t.Run(oldKind+", "+newKind, func(t *testing.T) {
-					inBoth(t, func(b *both) {
+					inBoth(t, func(t *testing.T, b *both) {
 						require.Equal(t, store.Kept, b.Put(older(1)))
 						if written {
 							synctest.Wait()
@@ -248,7 +244,7 @@ func TestTheNewerSupersedesInBothTiers(t *testing.T) {
 // When the copy of the newer one can't be written, the older one on disk is gone
 // all the same.
 func TestTheOldCopyGoesAtOnce(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		p := keyOf(1)
 		b.Put(response(p, bytesOf(1, big)))
 		b.Put(response(p, bytesOf(2, 1000)))
@@ -274,7 +270,7 @@ func TestDeleteReachesBothTiers(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				for _, written := range []bool{true, false} {
-					inBoth(t, func(b *both) {
+					inBoth(t, func(t *testing.T, b *both) {
 						o, v := response(keyOf(1), bytesOf(1, size)), variantOf(keyOf(2), keyOf(3), bytesOf(2, size), "accept")
 						b.Put(o)
 						b.Put(v)
@@ -302,7 +298,7 @@ func TestDeleteReachesBothTiers(t *testing.T) {
 // An older object isn't the one kept any more: to delete it does nothing.
 func TestDeleteObjectLeavesANewerOne(t *testing.T) {
 	for _, size := range []int{1000, big} {
-		inBoth(t, func(b *both) {
+		inBoth(t, func(t *testing.T, b *both) {
 			older := response(keyOf(1), bytesOf(1, size))
 			b.Put(older)
 			time.Sleep(time.Second)
@@ -318,7 +314,7 @@ func TestDeleteObjectLeavesANewerOne(t *testing.T) {
 
 // A 304 for what is on disk writes new fields there and nothing else.
 func TestFreshenedOnDisk(t *testing.T) {
-	inBoth(t, func(b *both) {
+	inBoth(t, func(t *testing.T, b *both) {
 		p, v := keyOf(1), keyOf(2)
 		b.Put(variantOf(p, v, bytesOf(1, big), "accept"))
 		got, _ := b.Get(v)
