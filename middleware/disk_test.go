@@ -548,7 +548,7 @@ func TestBrokenWhileItSpills(t *testing.T) {
 	<-d.records
 	d.mw.fetches.Wait()
 	require.Empty(t, d.objects())
-	temps, err := os.ReadDir(filepath.Join(d.dir, "tmp"))
+	temps, err := os.ReadDir(filepath.Join(d.dir, "objects", "tmp"))
 	require.NoError(t, err)
 	require.Empty(t, temps)
 	require.Zero(t, d.mw.Stats().Disk.Bytes)
