@@ -18,7 +18,7 @@ func (f *fetch) commit() {
 	}
 	// A short body fails here, and every reader's connection with it.
 	if hd.fill.End() != nil || hd.discarded != "" {
-		f.failed.Store(true)
+		f.fail()
 	}
 }
 
