@@ -27,11 +27,18 @@ type Middleware struct {
 }
 
 // New makes a Middleware. The error, if any, joins one *[ConfigError] (or the
-// error of the package concerned) for each thing wrong with the options.
+// error of the package concerned) for each thing wrong with the options; then
+// Options.Store.Disk is still the caller's to close.
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
+	if err != nil {
+		o.Store.Disk = nil // the store is only made to hear what is wrong with it
+	}
 	st, storeErr := store.New(o.Store)
 	if err := errors.Join(err, storeErr); err != nil {
+		if st != nil {
+			_ = st.Close(context.Background())
+		}
 		return nil, err
 	}
 	m := &Middleware{cfg: cfg, store: st}
@@ -60,7 +67,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
 
 // Close cancels the fetches under way, waits for their goroutines to end or
-// for ctx, and empties the store. Requests must not come any more: shut the
+// for ctx, empties the memory and closes the disk. Requests must not come any more: shut the
 // server down first.
 func (m *Middleware) Close(ctx context.Context) error {
 	m.close()
