@@ -67,8 +67,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
 
 // Close cancels the fetches under way, waits for their goroutines to end or
-// for ctx, empties the memory and closes the disk. Requests must not come any more: shut the
-// server down first.
+// for ctx, empties the memory and closes the disk. Requests must not come any
+// more: shut the server down first.
 func (m *Middleware) Close(ctx context.Context) error {
 	m.close()
 	done := make(chan struct{})

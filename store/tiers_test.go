@@ -162,6 +162,14 @@ func TestEvictedFromMemoryIsOnDisk(t *testing.T) {
 		require.NotNil(t, x)
 		require.Equal(t, [][]string{{"accept"}}, x.Sets)
 		b.has(v, bytesOf(2, 1000), true)
+		// Once more: the disk's index is as good as the first time.
+		b.forget()
+		_, x = b.Get(p)
+		require.NotNil(t, x)
+		b.has(v, bytesOf(2, 1000), true)
+		hits := b.Stats().Memory.Hits
+		b.has(v, bytesOf(2, 1000), true)
+		require.Equal(t, hits+1, b.Stats().Memory.Hits)
 	})
 }
 
