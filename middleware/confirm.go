@@ -44,8 +44,8 @@ func (f *fetch) confirm() bool {
 		if f.supersedes(&decision) {
 			f.h.store.DeleteObject(f.stale)
 		}
-	case !f.keep(object):
-		hd.notStored = whyPurged
+	default:
+		hd.notStored = f.keepWith(nil, object)
 	}
 	return f.flight.Decide(verdict, hd, nil)
 }

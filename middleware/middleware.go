@@ -28,7 +28,8 @@ type Middleware struct {
 }
 
 // New makes a Middleware. The error, if any, joins one *[ConfigError] (or the
-// error of the package concerned) for each thing wrong with the options.
+// error of the package concerned) for each thing wrong with the options; then
+// Options.Store.Disk is still the caller's to close.
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
 	m := &Middleware{cfg: cfg}
@@ -79,8 +80,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
 
 // Close cancels the fetches under way, waits for their goroutines to end or
-// for ctx, and empties the store. Requests must not come any more: shut the
-// server down first.
+// for ctx, empties the memory and closes the disk. Requests must not come any
+// more: shut the server down first.
 func (m *Middleware) Close(ctx context.Context) error {
 	m.close()
 	done := make(chan struct{})

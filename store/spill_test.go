@@ -210,6 +210,23 @@ func TestBrokenSpillIsAborted(t *testing.T) {
 	}
 }
 
+// Nobody reads any more when somebody else ends the body in the middle of a write: the
+// file is closed after the write.
+func TestBrokenWhileTheWriterWrites(t *testing.T) {
+	d := &fakeDisk{failAfter: -1}
+	s := spillingTo(t, d)
+	f := s.NewFill(-1)
+	n := 0
+	d.atWrite = func() {
+		if n++; n == 10 {
+			f.Fail(errBrokenOff)
+		}
+	}
+	require.ErrorIs(t, f.Append(t.Context(), content(1<<20)), ErrEnded)
+	require.Equal(t, []int64{0, 1}, []int64{d.open.Load(), d.aborted.Load()})
+	f.check(t)
+}
+
 // Readers begin and leave at all times; each gets its bytes from the first on.
 func TestReadersOfASpilledBody(t *testing.T) {
 	d := &fakeDisk{failAfter: -1}

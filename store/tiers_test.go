@@ -162,6 +162,22 @@ func TestEvictedFromMemoryIsOnDisk(t *testing.T) {
 		require.NotNil(t, x)
 		require.Equal(t, [][]string{{"accept"}}, x.Sets)
 		b.has(v, bytesOf(2, 1000), true)
+		// Once more: the disk's index is as good as the first time.
+		b.forget()
+		_, x = b.Get(p)
+		require.NotNil(t, x)
+		b.has(v, bytesOf(2, 1000), true)
+		hits := b.Stats().Memory.Hits
+		b.has(v, bytesOf(2, 1000), true)
+		require.Equal(t, hits+1, b.Stats().Memory.Hits)
+		// And when only the variant is asked for.
+		for range 2 {
+			b.forget()
+			b.has(v, bytesOf(2, 1000), true)
+			hits = b.Stats().Memory.Hits
+			b.has(v, bytesOf(2, 1000), true)
+			require.Equal(t, hits+1, b.Stats().Memory.Hits)
+		}
 	})
 }
 
@@ -241,21 +257,36 @@ func TestTheNewerSupersedesInBothTiers(t *testing.T) {
 	}
 }
 
-// When the copy of the newer one can't be written, the older one on disk is gone
-// all the same.
+// When the copy of the newer one isn't written, the older one on disk is gone all
+// the same.
 func TestTheOldCopyGoesAtOnce(t *testing.T) {
-	inBoth(t, func(t *testing.T, b *both) {
-		p := keyOf(1)
-		b.Put(response(p, bytesOf(1, big)))
-		b.Put(response(p, bytesOf(2, 1000)))
-		if o, ok := b.disk.Get(p); ok { // unless it has been written already
-			require.EqualValues(t, 1000, o.BodySize())
+	p, v := keyOf(1), keyOf(2)
+	for _, size := range []int{1000, big} {
+		for _, c := range []struct{ older, newer *store.Object }{
+			{response(p, bytesOf(1, size)), response(p, bytesOf(2, 1000))},
+			{response(p, bytesOf(1, size)), variantOf(p, v, bytesOf(2, 1000), "accept")},
+			{variantOf(p, v, bytesOf(1, size), "accept"), response(p, bytesOf(2, 1000))},
+			{variantOf(p, v, bytesOf(1, size), "accept"), variantOf(p, v, bytesOf(2, 1000), "accept")},
+		} {
+			inBoth(t, func(t *testing.T, b *both) {
+				// Times of this bubble: the disk takes nothing from the future.
+				c.older.RequestedAt, c.older.Life.ReceivedAt = time.Now(), time.Now()
+				c.newer.RequestedAt, c.newer.Life.ReceivedAt = time.Now(), time.Now()
+				require.Equal(t, store.Kept, b.Put(c.older))
+				synctest.Wait()
+				require.Positive(t, b.disk.Stats().Objects)
+				b.StopBehind()
+				require.Equal(t, store.Kept, b.Put(c.newer))
+				b.has(c.newer.Key, c.newer.Body, true)
+				require.EqualValues(t, 1, b.Stats().DiskDropped)
+				b.EvictMemory()
+				o, _ := b.Get(p)
+				require.Nil(t, o)
+				o, _ = b.Get(v)
+				require.Nil(t, o)
+			})
 		}
-		synctest.Wait()
-		o, ok := b.disk.Get(p)
-		require.True(t, ok)
-		require.EqualValues(t, 1000, o.BodySize())
-	})
+	}
 }
 
 func TestDeleteReachesBothTiers(t *testing.T) {
