@@ -2,11 +2,9 @@ package middleware
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/weirhttp/weir/internal/rfc9110"
-	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 )
 
@@ -20,7 +18,7 @@ func (f *fetch) commit() {
 	}
 	// A short body fails here, and every reader's connection with it.
 	if hd.fill.End() != nil || hd.discarded != "" {
-		f.failed.Store(true)
+		f.fail()
 	}
 }
 
@@ -30,26 +28,24 @@ func (f *fetch) storeBody() reason {
 	if kept, tooLarge := hd.fill.Kept(); !kept && tooLarge {
 		return whyTooLarge
 	} else if !kept {
+		if r := hd.fill.SpillFailed(); r != store.Kept {
+			return reason(r.String())
+		}
 		return whyNoMemory
-	}
-	body, ok := hd.fill.Take()
-	if !ok {
-		return whyIncomplete
 	}
 	names := hd.decision.VaryNames
 	o := &store.Object{
 		Key: f.variantKey(names), Primary: f.key, Status: hd.status,
-		Header: hd.common, Trailer: store.EncodeBlock(hd.trailer), Body: body,
+		Header: hd.common, Trailer: store.EncodeBlock(hd.trailer),
 		VaryNames: names, Selecting: hd.selecting,
-		RequestedAt: f.requestedAt, Attached: hd.subject, Life: hd.decision.Life, Length: strconv.Itoa(len(body)),
+		RequestedAt: f.requestedAt, Attached: hd.subject, Facts: f.facts(), Life: hd.decision.Life,
 	}
-	if !f.keep(o) {
-		if f.flight.Doomed() || f.h.verdict(o) == purge.Gone {
-			return whyPurged
-		}
-		return whyTooLarge
+	if why := f.keepWith(hd.fill, o); why != "" {
+		return why
 	}
-	f.keepByLanguage(o)
+	if !hd.fill.Spilled() { // a second name for a body on disk would be a second copy
+		f.keepByLanguage(o)
+	}
 	f.keepBySearch(o)
 	return ""
 }

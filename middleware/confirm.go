@@ -44,10 +44,10 @@ func (f *fetch) confirm() bool {
 		if f.supersedes(&decision) {
 			f.h.store.DeleteObject(f.stale)
 		}
-	case !f.keep(object):
-		hd.notStored = whyPurged
 	default:
-		f.keepBySearch(object)
+		if hd.notStored = f.keepWith(nil, object); hd.notStored == "" {
+			f.keepBySearch(object)
+		}
 	}
 	return f.flight.Decide(verdict, hd, nil)
 }
@@ -65,7 +65,7 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 	}
 	decision := f.rules(ruled, old.Status, now)
 	o := old.Freshened(merged, decision.Life, f.requestedAt)
-	o.Attached = f.subject(merged)
+	o.Attached, o.Facts = f.subject(merged), f.facts()
 	if !slices.Equal(o.VaryNames, decision.VaryNames) {
 		o.VaryNames, o.Key = decision.VaryNames, f.variantKey(decision.VaryNames)
 		o.Selecting = string(f.route.spec.AppendSelecting(nil, o.VaryNames, f.asked))
@@ -76,13 +76,26 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 // keep puts an object into the store, unless the key was purged since the
 // fetch began. It's looked at again afterwards, because a purge first dooms the
 // flight and then removes what is stored.
-func (f *fetch) keep(o *store.Object) bool {
-	if f.flight.Doomed() || f.h.verdict(o) == purge.Gone || f.h.store.Put(o) != store.Kept {
-		return false
+func (f *fetch) keep(o *store.Object) bool { return f.keepWith(nil, o) == "" }
+
+// keepWith is keep for an object whose body is in the fill, if that isn't nil.
+// It returns the reason if the object isn't stored.
+func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
+	if f.flight.Doomed() || f.h.verdict(o) == purge.Gone {
+		return whyPurged
 	}
-	if f.flight.Doomed() {
+	var r store.Rejection
+	if fill != nil {
+		r = f.h.store.Keep(fill, o)
+	} else {
+		r = f.h.store.Put(o)
+	}
+	switch {
+	case r != store.Kept:
+		return reason(r.String())
+	case f.flight.Doomed():
 		f.h.store.DeleteObject(o)
-		return false
+		return whyPurged
 	}
-	return true
+	return ""
 }

@@ -134,7 +134,7 @@ func (f *fetch) decide() bool {
 		f.decided, f.discard = f.flight.Decide(flight.Released, &head{
 			kind: failed, errStatus: http.StatusBadGateway, reason: whyUnvalidated}, nil), true
 	case rfc9110.OriginFailed(f.status):
-		f.failed.Store(true)
+		f.fail()
 		if stood, _ := f.standIn(false); stood {
 			f.decided, f.discard = true, true
 			break
@@ -231,8 +231,8 @@ func (f *fetch) checkKept() {
 		if tooLarge {
 			f.tooLarge()
 		}
-		f.failed.Store(true) // as a refresh it comes to nothing
-		f.holdRefresh()      // before somebody else can lead
+		f.fail()        // as a refresh it comes to nothing
+		f.holdRefresh() // before somebody else can lead
 		f.flight.SetKeep(flight.KeepNot)
 	}
 }

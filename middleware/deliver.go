@@ -16,9 +16,16 @@ import (
 )
 
 // deliver answers with what came of a fetch: the leader's answer, and that of
-// everyone who waited for it.
-func (x *exchange) deliver(a *attendance, hd *head) {
+// everyone who waited for it. It returns false if that was a stored response
+// whose body is gone: then x looks again.
+func (x *exchange) deliver(a *attendance, hd *head) bool {
 	leader := a.fetch != nil
+	if hd.kind == staleError || hd.kind == confirmed {
+		x.now = time.Now()
+		if !x.open(hd.object) {
+			return false
+		}
+	}
 	x.rec.ForwardStatus = hd.status
 	switch hd.kind {
 	case panicked:
@@ -29,13 +36,11 @@ func (x *exchange) deliver(a *attendance, hd *head) {
 			x.rec.Cache.Status = trace.Expired
 		}
 		x.refuse(hd.errStatus, hd.reason)
-		return
+		return true
 	case staleError:
-		x.now = time.Now()
 		x.respond(hd.object, trace.StaleError, hd.reason, hd.object.Life.TTL(x.now))
-		return
+		return true
 	case confirmed:
-		x.now = time.Now()
 		status := trace.Collapsed
 		if leader {
 			status = trace.Revalidated
@@ -46,7 +51,7 @@ func (x *exchange) deliver(a *attendance, hd *head) {
 			}
 		}
 		x.respond(hd.object, status, hd.reason, hd.object.Life.TTL(x.now))
-		return
+		return true
 	}
 	s := stream{x: x, head: hd, reader: a.reader}
 	if leader {
@@ -66,6 +71,7 @@ func (x *exchange) deliver(a *attendance, hd *head) {
 	if leader && s.ended && hd.discarded != "" {
 		x.rec.Cache.Stored, x.rec.Cache.NotStored = false, string(hd.discarded)
 	}
+	return true
 }
 
 // stream sends a response whose body may still be arriving.

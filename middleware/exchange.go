@@ -46,7 +46,10 @@ type exchange struct {
 	alone    bool     // another's response couldn't be shared
 	rounds   int
 
-	hold     *fetch // that may have to end before the request does
+	lost int // stored bodies that couldn't be read
+
+	file     store.File // of the stored body that is being sent; nil if it's in memory
+	hold     *fetch     // that may have to end before the request does
 	headSent bool
 	aborted  bool // the client's connection is to be cut
 	debug    bool
@@ -94,7 +97,8 @@ func (x *exchange) reset() {
 	if cap(x.selecting) > maxKeptText {
 		x.selecting = nil
 	}
-	x.variesBy, x.rounds, x.hold = nil, 0, nil
+	x.variesBy, x.rounds, x.lost, x.hold = nil, 0, 0, nil
+	x.closeFile()
 	x.rec = nil
 	x.ownRec.Reset()
 }

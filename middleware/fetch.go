@@ -165,7 +165,7 @@ func (f *fetch) end(returned bool, value any) {
 
 // breakOff ends a body that isn't whole: every reader's connection is cut.
 func (f *fetch) breakOff(err error) {
-	f.failed.Store(true)
+	f.fail()
 	f.head.fill.Fail(err)
 }
 
@@ -173,7 +173,7 @@ func (f *fetch) breakOff(err error) {
 func (f *fetch) endWithoutHead(returned bool, value any) {
 	switch {
 	case !returned:
-		f.failed.Store(true)
+		f.fail()
 		if value == http.ErrAbortHandler {
 			if stood, _ := f.standIn(true); stood {
 				return
@@ -204,7 +204,7 @@ func (f *fetch) endWithoutHead(returned bool, value any) {
 // failWith decides that there's no response because of err: a stale one
 // stands in, or the clients get 502 or 504. It reports whether it was in time.
 func (f *fetch) failWith(err error) bool {
-	f.failed.Store(true)
+	f.fail()
 	if stood, first := f.standIn(true); stood {
 		return first
 	}
@@ -241,6 +241,13 @@ func (f *fetch) standIn(unreachable bool) (stood, first bool) {
 		first = f.flight.Decide(flight.Shared, &head{kind: staleError, object: f.stale, reason: reason(why.String())}, nil)
 	}
 	return ok, first
+}
+
+// fail notes that no new response came of the fetch. It comes before the decision is
+// published: the next stale hit must not start a refresh of its own in between.
+func (f *fetch) fail() {
+	f.failed.Store(true)
+	f.holdRefresh()
 }
 
 // holdRefresh keeps stale hits from starting one refresh after the other while

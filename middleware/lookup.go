@@ -49,6 +49,9 @@ func (x *exchange) find(primary store.Key) found {
 	if x.variesBy != nil {
 		f.claim.Variant = x.variant(primary, x.variesBy)
 	}
+	if x.lost >= maxLost {
+		f.object = nil
+	}
 	if f.object != nil && !x.mayShare(&f.object.Life) {
 		f.object, f.guarded = nil, true
 	}

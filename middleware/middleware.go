@@ -28,14 +28,20 @@ type Middleware struct {
 }
 
 // New makes a Middleware. The error, if any, joins one *[ConfigError] (or the
-// error of the package concerned) for each thing wrong with the options.
+// error of the package concerned) for each thing wrong with the options; then
+// Options.Store.Disk is still the caller's to close.
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
-	st, storeErr := store.New(o.Store)
-	m := &Middleware{cfg: cfg, store: st}
+	m := &Middleware{cfg: cfg}
 	var purgeErr error
-	m.purges, purgeErr = newPurger(m, &o.Purge, o.Logger)
-	if err := errors.Join(err, storeErr, purgeErr); err != nil {
+	m.purges, purgeErr = newPurger(m, &o)
+	err = errors.Join(err, purgeErr)
+	if err != nil {
+		o.Store.Disk = nil // only to learn what else is wrong: the tier stays the caller's
+	}
+	st, storeErr := store.New(o.Store)
+	m.store = st
+	if err := errors.Join(err, storeErr); err != nil {
 		m.discard()
 		return nil, err
 	}
@@ -74,8 +80,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
 
 // Close cancels the fetches under way, waits for their goroutines to end or
-// for ctx, and empties the store. Requests must not come any more: shut the
-// server down first.
+// for ctx, empties the memory and closes the disk. Requests must not come any
+// more: shut the server down first.
 func (m *Middleware) Close(ctx context.Context) error {
 	m.close()
 	done := make(chan struct{})

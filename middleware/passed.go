@@ -90,7 +90,7 @@ func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
 		return
 	}
 	stored := o.Header.Header()
-	switch rfc9111.HeadEffect(stored, int64(len(o.Body)), status, h) {
+	switch rfc9111.HeadEffect(stored, o.BodySize(), status, h) {
 	case rfc9111.HeadInvalidates:
 		x.h.store.DeleteObject(o)
 	case rfc9111.HeadRefreshes:

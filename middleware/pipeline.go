@@ -38,9 +38,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		switch v.act {
 		case serveStored:
+			if !x.open(found.object) {
+				continue
+			}
 			x.respond(found.object, v.status, v.reason, v.ttl)
 			return
 		case serveAndRefresh:
+			if !x.open(found.object) {
+				continue
+			}
 			x.refresh(found.object)
 			x.respond(found.object, v.status, v.reason, v.ttl)
 			return
@@ -65,6 +71,5 @@ func (x *exchange) answer(a *attendance) bool {
 	if head == nil {
 		return false
 	}
-	x.deliver(a, head)
-	return true
+	return x.deliver(a, head)
 }

@@ -46,7 +46,7 @@ func (p *postCapture) begin(x *exchange, status int, h http.Header) {
 		return
 	}
 	p.wanted, p.status, p.header, p.at = true, status, h.Clone(), time.Now()
-	p.length, p.limit = declaredLength(h, status), x.h.store.MaxObject()
+	p.length, p.limit = declaredLength(h, status), x.h.store.MaxMemoryObject()
 }
 
 func (p *postCapture) add(b []byte, err error) {
@@ -86,7 +86,7 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	if len(names) > 0 {
 		o.Selecting = string(x.route.spec.AppendSelecting(nil, names, r.Header))
 	}
-	o.Attached = f.subject(p.header)
+	o.Attached, o.Facts = f.subject(p.header), f.facts()
 	if f.keep(o) {
 		f.keepBySearch(o)
 		x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
@@ -26,6 +27,11 @@ type PurgeOptions struct {
 	// or Surrogate-Key. nil means none. Groups (Cache-Groups, RFC 9875) always
 	// count.
 	TagFields []purge.TagField
+	// RulesVersion stands for what the cache can't see of its rules: what the
+	// functions in them do. With a journal, everything stored is purged by New if
+	// the rules (Default, Targets, TrustedProxies, TagFields or RulesVersion) aren't
+	// those of the process before.
+	RulesVersion string
 	// StripTagFields keeps TagFields from what clients see.
 	StripTagFields bool
 	// Authorise says who may purge with the PURGE method on the listener that
@@ -41,11 +47,17 @@ type purger struct {
 	tags   *purge.TagReader
 	strip  []string
 	method *purge.Handler // nil if PURGE isn't ours
+	lostAt time.Time      // if earlier purges aren't known: what is older doesn't count
 }
 
-func newPurger(m *Middleware, o *PurgeOptions, log *slog.Logger) (*purger, error) {
+func newPurger(m *Middleware, all *Options) (*purger, error) {
+	o, log := all.Purge, all.Logger
 	if o.List.Logger == nil {
 		o.List.Logger = log
+	}
+	if all.Store.Disk != nil && o.List.Journal == "" {
+		return nil, &ConfigError{"Purge.List.Journal", "", "must name a file beside the disk's directory: " +
+			"what is on disk outlives the process, and so must the purges of it"}
 	}
 	tags, tagErr := purge.NewTagReader(o.TagFields...)
 	list, listErr := purge.New(o.List)
@@ -56,6 +68,12 @@ func newPurger(m *Middleware, o *PurgeOptions, log *slog.Logger) (*purger, error
 		return nil, err
 	}
 	p := &purger{list: list, tags: tags}
+	if list.Lost() {
+		p.lostAt = time.Now()
+	}
+	if err := p.purgeIfRulesChanged(all); err != nil {
+		return nil, errors.Join(err, list.Close(context.Background()))
+	}
 	if o.StripTagFields {
 		p.strip = tags.Fields()
 	}
@@ -135,13 +153,25 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 
 // subject is what purges select a response to this fetch by.
 func (f *fetch) subject(h http.Header) *purge.Subject {
-	u := f.req.URL
-	facts := purge.Facts{
-		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: u.EscapedPath(),
-		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
-	}
+	facts := f.purgeFacts()
 	f.h.purges.tags.Read(h, &facts)
 	return purge.NewSubject(facts)
+}
+
+func (f *fetch) purgeFacts() purge.Facts {
+	return purge.Facts{
+		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: f.req.URL.EscapedPath(),
+		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
+	}
+}
+
+// facts is the same in the form in which a disk keeps it, if there is one.
+func (f *fetch) facts() []byte {
+	if f.h.cfg.Store.Disk == nil {
+		return nil
+	}
+	facts := f.purgeFacts()
+	return appendFacts(nil, &facts)
 }
 
 // verdict says what purges have made of a stored response.
@@ -151,6 +181,9 @@ func (m *Middleware) verdict(o *store.Object) purge.Verdict {
 		return m.purges.list.Check(a)
 	case *searchLink:
 		return m.purges.list.Check(a.subject)
+	}
+	if s, ok := o.Attachment(m.purges.revive).(*purge.Subject); ok {
+		return m.purges.list.Check(s)
 	}
 	return purge.Gone // nothing is stored without one
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -176,80 +175,6 @@ func TestSoftPurge(t *testing.T) {
 	})
 }
 
-// What was purged doesn't stand in for a failing origin, whatever it allowed.
-func TestPurgedResponseNeverStandsIn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		gate := testnet.NewGate()
-		s := newSite(t, Options{}, text("old", "public, max-age=1, stale-if-error=600"))
-		s.get("/")
-		after(2 * time.Second)
-		failing := testnet.Text(500, "broken")
-		failing.Gate = gate
-		s.answer(failing)
-		done := s.begin("/") // has the old one as a reserve
-		s.purge(purge.Selector{Kind: purge.Everything})
-		gate.Open()
-		require.Equal(t, "500 broken", <-done)
-		r := s.get("/")
-		require.Equal(t, "500 broken", fmt.Sprint(r.status, " ", r.body))
-	})
-}
-
-// A purge while a response is on its way: who waited before gets it, it isn't
-// stored, and who comes later doesn't join it.
-func TestPurgeDuringAFill(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		gate := testnet.NewGate()
-		origin := originOf(shareable(testnet.Chunk{Data: "old "}, testnet.Chunk{Gate: gate, Data: "end"}))
-		r := newRig(t, Options{}, origin)
-		before := r.many(3, "/")
-		synctest.Wait()
-		_, err := r.mw.Purge(context.Background(), purge.Selector{Kind: purge.Host, Host: "example.com"})
-		require.NoError(t, err)
-		origin.Handle(testnet.AnyPath, shareable(testnet.Chunk{Data: "new"}))
-		require.Equal(t, "MISS", r.get("/", 200, "new"))
-		gate.Open()
-		for _, c := range before {
-			c.whole(t, 200, "old end")
-		}
-		require.Equal(t, "HIT", r.get("/", 200, "new"))
-	})
-}
-
-// A purge while the origin is asked whether a response is still good: the 304
-// doesn't bring it back. The leader asks again for all of it.
-func TestPurgeDuringRevalidation(t *testing.T) {
-	for name, control := range map[string]string{
-		"in the request":    "public, max-age=1",
-		"in the background": "public, max-age=1, stale-while-revalidate=60",
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSite(t, Options{}, text("old", control, "Etag", `"1"`))
-				s.get("/")
-				after(2 * time.Second)
-				gate := testnet.NewGate()
-				same := testnet.Text(304, "", "Etag", `"1"`, "Cache-Control", control)
-				same.Gate = gate
-				s.answer(same, text("new", control, "Etag", `"2"`))
-				done := s.begin("/")
-				s.purge(purge.Selector{Kind: purge.URL, Host: "example.com", Path: "/"})
-				gate.Open()
-				if strings.Contains(control, "while") {
-					require.Equal(t, "200 old", <-done, "it was asked for before the purge")
-				} else {
-					require.Equal(t, "200 new", <-done)
-				}
-				synctest.Wait()
-				require.Empty(t, s.last().Header.Get("If-None-Match"))
-				r := s.get("/")
-				r.is(t, hit("new", 1, 0))
-				s.asked(2)
-			})
-		})
-	}
-}
-
 // Many more purges than a list remembers: nothing purged comes back.
 func TestOverflowOfPurgesBringsNothingBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -267,47 +192,6 @@ func TestOverflowOfPurgesBringsNothingBack(t *testing.T) {
 			s.origin.Handle(fmt.Sprint("/", i), public("new"))
 			r := s.get(fmt.Sprint("/", i))
 			r.is(t, missed("new", 60))
-		}
-	})
-}
-
-// The groups that an unsafe request's response names are invalid, those of another
-// origin aren't (RFC 9875 §3).
-func TestGroupInvalidation(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newSite(t, Options{}, public("old", "Cache-Groups", `"a", "b"`))
-		s.get("/1")
-		s.get("/1", "Host", "example.org")
-		s.answer(testnet.Text(200, "", "Cache-Group-Invalidation", `"b"`), public("new"))
-		s.do("POST", "/elsewhere")
-		r := s.get("/1", "Host", "example.org")
-		r.is(t, hit("old", 60, 0))
-		r = s.get("/1")
-		r.is(t, missed("new", 60))
-	})
-}
-
-// An unsafe request invalidates what is stored for its URL under keys that have
-// more in them than the URL, and it may have come with other values of it.
-func TestUnsafeMethodsInvalidateAllOfAURLsKeys(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		spec := cachekey.Options{Headers: []string{"X-Device"}}
-		s := newSite(t, Options{Default: Route{Key: spec}}, public("old"))
-		long := "/" + strings.Repeat("p", 9000)
-		for _, target := range []string{"/a?b=1", "/a?b=2", long} {
-			s.get(target, "X-Device", "phone")
-			s.get(target, "X-Device", "desktop")
-		}
-		s.answer(testnet.Text(200, ""), testnet.Text(200, ""), public("new"))
-		s.do("POST", "/a?b=1", "X-Device", "robot")
-		s.do("POST", long)
-		for _, device := range []string{"phone", "desktop"} {
-			r := s.get("/a?b=1", "X-Device", device)
-			r.is(t, missed("new", 60))
-			r = s.get(long, "X-Device", device)
-			r.is(t, missed("new", 60))
-			r = s.get("/a?b=2", "X-Device", device)
-			r.is(t, hit("old", 60, 0))
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 // respondRanges answers with parts of a stored response, or with 416. It
 // returns false if the whole is the answer.
 func (x *exchange) respondRanges(o *store.Object, asked rfc9110.Ranges, h http.Header) bool {
-	size := int64(len(o.Body))
+	size := o.BodySize()
 	parts, outcome := asked.Resolve(size)
 	switch {
 	case outcome == rfc9110.RangeIgnored:
@@ -26,7 +26,7 @@ func (x *exchange) respondRanges(o *store.Object, asked rfc9110.Ranges, h http.H
 		h["Content-Range"] = []string{p.ContentRange(size)}
 		h["Content-Length"] = []string{strconv.FormatInt(p.Length, 10)}
 		x.head(http.StatusPartialContent)
-		x.writeStored(o.Body[p.Start : p.Start+p.Length])
+		x.sendStored(o, p.Start, p.Length)
 	default:
 		x.multipart(o, parts, h)
 	}
@@ -49,19 +49,16 @@ func (x *exchange) unsatisfiable(h http.Header, size int64) {
 // multipart answers with several parts (RFC 9110 §14.6).
 func (x *exchange) multipart(o *store.Object, parts []rfc9110.Range, h http.Header) {
 	mw := multipart.NewWriter(bodyWriter{x})
-	size := int64(len(o.Body))
+	size := o.BodySize()
 	kind, _ := o.Header.Get("Content-Type")
 	h["Content-Type"] = []string{"multipart/byteranges; boundary=" + mw.Boundary()}
 	h["Content-Length"] = []string{strconv.FormatInt(multipartLength(parts, size, kind, mw.Boundary()), 10)}
 	x.head(http.StatusPartialContent)
 	for _, p := range parts {
-		w, err := mw.CreatePart(partHeader(p, size, kind))
-		if err == nil {
-			_, err = w.Write(o.Body[p.Start : p.Start+p.Length])
-		}
-		if err != nil {
+		if _, err := mw.CreatePart(partHeader(p, size, kind)); err != nil {
 			return // bodyWriter has cut the connection; not reached
 		}
+		x.sendStored(o, p.Start, p.Length) // past mw, which would only hand it on
 	}
 	_ = mw.Close()
 }

@@ -39,11 +39,10 @@ const (
 
 // Why a fetched response wasn't stored.
 const (
-	whyPurged     reason = "the key was purged while the response was fetched"
-	whyTooLarge   reason = "the response is larger than the largest object that the cache keeps"
-	whyNoMemory   reason = "the memory for bodies being fetched is used up"
-	whyIncomplete reason = "the response ended before it was complete"
-	whyGaveUp     reason = "the request's context ended before the handler answered"
-	whyPassed     reason = "the cache kept out of the request"
-	whyTrailHead  reason = "a response to HEAD isn't stored"
+	whyPurged    reason = "the key was purged while the response was fetched"
+	whyTooLarge  reason = "the response is larger than the largest object that the cache keeps"
+	whyNoMemory  reason = "the memory for bodies being fetched is used up"
+	whyGaveUp    reason = "the request's context ended before the handler answered"
+	whyPassed    reason = "the cache kept out of the request"
+	whyTrailHead reason = "a response to HEAD isn't stored"
 )

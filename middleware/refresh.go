@@ -23,7 +23,7 @@ func (x *exchange) refresh(stale *store.Object) {
 	fl, role := flights.Claim(key, x.lane(), x.now)
 	switch role {
 	case flight.Leader:
-		if now, _ := x.h.store.Get(stale.Key); now != stale {
+		if now, _ := x.h.store.Get(stale.Key); now == nil || !now.Same(stale) {
 			fl.Finish(&head{kind: supplied}) // it has just been replaced, or purged
 		} else {
 			fl.Background()

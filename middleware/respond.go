@@ -10,7 +10,8 @@ import (
 )
 
 // respond answers with a stored response. For a plain hit it's one allocation:
-// the values of the header, which are the client's own to change.
+// the values of the header, which are the client's own to change. open came
+// before.
 func (x *exchange) respond(o *store.Object, status trace.Status, why reason, ttl time.Duration) {
 	rec := x.rec
 	rec.Cache.Status, rec.Cache.Reason, rec.Cache.TTL = status, string(why), ttl
@@ -52,10 +53,10 @@ func (x *exchange) respondWhole(o *store.Object, h http.Header, room []string) {
 		}
 	}
 	x.head(o.Status)
-	if x.r.Method == http.MethodHead || len(o.Body) == 0 {
+	if x.r.Method == http.MethodHead || o.BodySize() == 0 {
 		return
 	}
-	x.writeStored(o.Body)
+	x.sendStored(o, 0, o.BodySize())
 	if o.Trailer != "" {
 		o.Trailer.CopyTo(h, 0)
 	}

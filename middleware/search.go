@@ -167,7 +167,7 @@ func (x *exchange) follow(key store.Key) (found, bool) {
 // purgedHere says what the purges since o was fetched would have made of it, had it
 // been the response to x's own URL.
 func (x *exchange) purgedHere(o *store.Object) purge.Verdict {
-	s, ok := o.Attached.(*purge.Subject)
+	s, ok := o.Attachment(x.h.purges.revive).(*purge.Subject)
 	if !ok {
 		return purge.Gone
 	}

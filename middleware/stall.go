@@ -64,12 +64,27 @@ func (x *exchange) writeStored(p []byte) {
 		x.write(p)
 		return
 	}
-	l := newStallLimit(x)
-	if l.after > 0 && l.rc.SetWriteDeadline(time.Now().Add(l.after*time.Duration(1+len(p)/storedPiece))) == nil {
-		l.active = true
-		defer l.end()
+	if len(p) <= smallBody {
+		x.write(p)
+		return
 	}
+	l := newStallLimit(x)
+	defer l.end()
+	l.allow(int64(len(p)))
 	x.write(p)
+}
+
+// allow gives the client as many stall timeouts for the next n bytes as they
+// are pieces.
+func (l *stallLimit) allow(n int64) {
+	if l.after == 0 || n <= smallBody {
+		return
+	}
+	if l.rc.SetWriteDeadline(time.Now().Add(l.after*time.Duration(1+n/storedPiece))) != nil {
+		l.after = 0 // a writer without deadlines
+		return
+	}
+	l.active = true
 }
 
 // end takes the deadline back, so that it hits neither the connection's next

@@ -17,7 +17,15 @@
 // A [Store] puts objects into its memory tier, which is bounded by bytes.
 // Objects that no tier can take are rejected with a reason, never an error.
 //
+// Behind memory there may be a [SpoolTier] on disk. What is too large for memory
+// is there alone; of the rest it has a copy that is written behind the request, so
+// that what was evicted from memory, or is from before a restart, is found and
+// comes back into memory. What is stored or deleted in one tier is gone from the
+// other at once.
+//
 // A [Fill] keeps all of a body while that may be stored, and a window of it
 // when it may not: then the slowest reader holds the writer back. The memory
-// of all fills together is bounded by a [Budget].
+// of all fills together is bounded by a [Budget]. With a disk, a body that may be
+// stored and outgrows memory is spilled to a file, and readers that are behind
+// read it there; [Store.Keep] makes either kind an object.
 package store

@@ -38,6 +38,9 @@ var (
 // half of a full window from being let go after ten seconds, while another has
 // had all there is and waits for more, are cut off.
 //
+// With a disk, a body that outgrows memory is spilled instead, as long as it
+// may be stored: see spill.go. Then no reader holds anyone up.
+//
 // The writer ends the body with End or Fail: until then its memory counts.
 type Fill struct {
 	budget   *Budget
@@ -47,6 +50,7 @@ type Fill struct {
 	mu       sync.Mutex
 	keep     bool // all of the body is here and may be stored
 	tooLarge bool // why keep is false: larger than any tier takes
+	spill    spill
 	taken    bool // it's stored, or about to be
 	segs     [][]byte
 	dropped  int   // segments no longer here
@@ -78,7 +82,7 @@ func newFill(b *Budget, length, maxWhole int64) *Fill {
 // body, and the writer ends it. Only one goroutine may append.
 func (f *Fill) Append(ctx context.Context, p []byte) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if f.ended || f.taken {
 		return ErrEnded
 	}
@@ -87,7 +91,7 @@ func (f *Fill) Append(ctx context.Context, p []byte) error {
 	}
 	for len(p) > 0 {
 		if f.ended {
-			return ErrEnded
+			return ErrEnded // while the lock was given up
 		}
 		last := len(f.segs) - 1
 		if last < 0 || len(f.segs[last]) == cap(f.segs[last]) {
@@ -109,11 +113,16 @@ func (f *Fill) Append(ctx context.Context, p []byte) error {
 // grow adds a segment, waiting for room if need be. The lock is given up
 // while it waits, so it returns without a segment when things have changed.
 func (f *Fill) grow(ctx context.Context, hint int) error {
+	if f.keep && (f.spilled() || f.mustSpill()) {
+		return f.growSpilled()
+	}
 	if f.keep {
 		if f.size >= f.maxWhole {
 			f.forgo(true)
 		} else if f.addSegment(f.nextSegment(hint), false) {
 			return nil
+		} else if f.maySpill() {
+			return f.growSpilled()
 		} else {
 			f.forgo(false)
 		}
@@ -188,7 +197,7 @@ func (f *Fill) tell() {
 // is now its readers' only.
 func (f *Fill) End() error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	switch {
 	case f.ended:
 		return f.err
@@ -205,7 +214,7 @@ func (f *Fill) End() error {
 // room is released.
 func (f *Fill) Fail(err error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if f.ended {
 		return
 	}
@@ -230,7 +239,7 @@ func (f *Fill) finish(err error) {
 // is kept.
 func (f *Fill) Forgo() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	f.forgo(false)
 	f.trim()
 	f.releaseIfUnread()
@@ -247,7 +256,7 @@ func (f *Fill) forgo(tooLarge bool) {
 // if not whether that is because it's larger than any tier takes.
 func (f *Fill) Kept() (kept, tooLarge bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return f.keep, f.tooLarge
 }
 
@@ -255,7 +264,7 @@ func (f *Fill) Kept() (kept, tooLarge bool) {
 // well.
 func (f *Fill) Progress() (size int64, whole bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return f.size, f.ended && f.err == nil
 }
 
@@ -265,11 +274,11 @@ func (f *Fill) Progress() (size int64, whole bool) {
 // readers see its end. A body in one piece isn't copied; one of unknown length
 // that came in several is put together once, so that every later hit is a
 // single write, and readers go on in the copy. False if the body isn't all
-// here.
+// here, or isn't in memory (see [Store.Keep]).
 func (f *Fill) Take() ([]byte, bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.keep || f.ended && !f.taken || f.length >= 0 && f.size < f.length {
+	defer f.unlock()
+	if !f.keep || f.spilled() || f.ended && !f.taken || f.length >= 0 && f.size < f.length {
 		return nil, false
 	}
 	if f.taken {
@@ -304,13 +313,13 @@ func (f *Fill) body() []byte {
 // Full reports whether the writer is waiting for readers to make room.
 func (f *Fill) Full() bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return f.room != nil
 }
 
 // Ended reports whether the body has ended, well or not.
 func (f *Fill) Ended() bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return f.ended
 }

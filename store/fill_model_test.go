@@ -23,6 +23,8 @@ type program struct {
 	data   []byte
 	budget Budget
 	cut    int
+	// spilled counts the bodies that ended on a disk.
+	spilled int
 }
 
 func (p *program) intn(n int) int {
@@ -48,6 +50,7 @@ type script struct {
 	forgo    int // after so many bytes, or -1
 	breakAt  int // after so many bytes, or -1
 	take     bool
+	disk     *fakeDisk // nil if there's none
 	pace     time.Duration
 }
 
@@ -64,6 +67,13 @@ func (p *program) script() *script {
 	s.take = p.intn(4) > 0
 	s.pace = oneOf(p, 0, 0, time.Millisecond, time.Second)
 	s.f = newFill(&p.budget, s.declared, oneOf[int64](p, 1<<20, 1<<20, 200_000, 1000))
+	if p.intn(2) == 0 {
+		s.disk = &fakeDisk{max: oneOf[int64](p, 2<<20, 2<<20, 400_000), failAfter: -1}
+		if p.intn(3) == 0 {
+			s.disk.failAfter = p.intn(s.size + 1)
+		}
+		s.f.spillTo(s.disk)
+	}
 	return s
 }
 
@@ -93,6 +103,13 @@ func (p *program) write(s *script) error {
 	whole := s.declared < 0 || int64(sent) == s.declared
 	if s.take {
 		kept, _ := f.Kept()
+		if f.Spilled() && kept {
+			p.mu.Lock()
+			p.spilled++
+			p.mu.Unlock()
+			p.commit(s, whole, sent)
+			return p.endOf(f, whole)
+		}
 		body, ok := f.Take()
 		if ok != (kept && whole) {
 			p.t.Errorf("Take says %v; kept %v, whole %v", ok, kept, whole)
@@ -103,11 +120,29 @@ func (p *program) write(s *script) error {
 		f.check(p.t)
 		p.pause(s.pace)
 	}
+	return p.endOf(f, whole)
+}
+
+func (p *program) endOf(f *Fill, whole bool) error {
 	err := f.End()
 	if whole != (err == nil) {
 		p.t.Errorf("End: %v; whole %v", err, whole)
 	}
 	return err
+}
+
+// commit keeps a spilled body.
+func (p *program) commit(s *script, whole bool, sent int) {
+	o := &Object{Status: 200}
+	r := s.f.commit(o, func(put func(*Object) Rejection) Rejection { return put(o) })
+	s.f.check(p.t)
+	switch {
+	case !whole && r != Incomplete, whole && r != Kept && s.disk.failAfter < 0:
+		p.t.Errorf("commit says %v; whole %v", r, whole)
+	case r == Kept && !bytes.Equal(s.disk.kept, p.data[:sent]):
+		p.t.Errorf("the disk has other bytes than were written")
+	}
+	p.pause(s.pace)
 }
 
 // read follows the fill in some way and tests what it got against the end that
@@ -192,6 +227,9 @@ func (p *program) run() {
 	}
 	wg.Wait()
 	s.f.check(p.t)
+	if s.disk != nil && s.disk.open.Load() != 0 {
+		p.t.Errorf("%d spools are left open", s.disk.open.Load())
+	}
 }
 
 // Whatever readers and writers do: each reader gets exactly the bytes or an
@@ -199,7 +237,7 @@ func (p *program) run() {
 // in the end the budget is whole again.
 func TestFillPrograms(t *testing.T) {
 	data := content(1 << 20)
-	cut := 0
+	cut, spilled := 0, 0
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -214,11 +252,15 @@ func TestFillPrograms(t *testing.T) {
 					t.Errorf("%d bytes of the budget are lost; %d wait", used, len(p.budget.queue))
 				}
 				cut += p.cut
+				spilled += p.spilled
 			})
 		})
 		if t.Failed() {
 			break
 		}
+	}
+	if spilled == 0 {
+		t.Error("no program spilled a body: they don't reach that code")
 	}
 	if cut == 0 {
 		t.Error("no program cut a laggard off: they don't reach that code")

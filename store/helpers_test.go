@@ -91,10 +91,16 @@ func (f *Fill) check(t testing.TB) {
 	if want := max(0, f.retained-freeWindow); !f.taken && f.charged != want || f.taken && f.charged != 0 {
 		t.Errorf("charged is %d, should be %d, or 0 if taken (%v)", f.charged, want, f.taken)
 	}
-	if f.keep && f.base != 0 {
+	if f.spilled() && f.spill.users == 0 && f.base > f.spill.size && f.slowest() < f.base {
+		t.Errorf("what is from %d to %d is neither in the spool nor in memory", f.spill.size, f.base)
+	}
+	if f.spilled() && f.keep && !f.taken && f.retained > freeWindow {
+		t.Errorf("%d bytes of a spilled body are in memory", f.retained)
+	}
+	if f.keep && !f.spilled() && f.base != 0 {
 		t.Errorf("%d bytes of a body that is to be kept are gone", f.base)
 	}
-	if f.keep && f.size > f.maxWhole {
+	if f.keep && !f.spilled() && f.size > f.maxWhole {
 		t.Errorf("%d bytes are kept, more than any tier takes (%d)", f.size, f.maxWhole)
 	}
 	atLeast, least := 0, int64(1<<62)
@@ -102,7 +108,7 @@ func (f *Fill) check(t testing.TB) {
 		if r.place != i || r.cut || r.closed {
 			t.Errorf("reader %d: place %d, cut %v, closed %v", i, r.place, r.cut, r.closed)
 		}
-		if r.off < f.base {
+		if r.off < f.base && !f.onSpool() {
 			t.Errorf("reader %d is at %d, but what is before %d is gone", i, r.off, f.base)
 		}
 		if r.off < least {

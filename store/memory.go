@@ -182,6 +182,44 @@ func (m *memory) removeIf(o *Object) {
 	})
 }
 
+// removeSame takes out what o.Key leads to if it's o, or a copy of it that was
+// loaded from disk.
+func (m *memory) removeSame(o *Object) {
+	m.cache.ComputeIfPresent(o.Key, func(prev *Object) (*Object, otter.ComputeOp) {
+		if prev == o || prev.Same(o) {
+			return nil, otter.InvalidateOp
+		}
+		return prev, otter.CancelOp
+	})
+}
+
+// peek returns what k leads to. It doesn't count as a use of it.
+func (m *memory) peek(k Key) *Object {
+	e, ok := m.cache.GetEntryQuietly(k)
+	if !ok || e.Value.orphaned() {
+		return nil
+	}
+	return e.Value
+}
+
+// setIfAbsent puts o under its key if that leads nowhere, and returns what it
+// leads to now.
+func (m *memory) setIfAbsent(o *Object) *Object {
+	now := o
+	m.cache.Compute(o.Key, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
+		now = o
+		if found && !prev.orphaned() {
+			now = prev
+			return prev, otter.CancelOp
+		}
+		return o, otter.WriteOp
+	})
+	if now == o {
+		m.added(o)
+	}
+	return now
+}
+
 func (m *memory) Stats() TierStats {
 	m.cache.CleanUp() // or what was written just now isn't counted
 	s := TierStats{

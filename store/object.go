@@ -43,7 +43,8 @@ type Object struct {
 	// origin: the instant that a purge is compared with.
 	RequestedAt time.Time
 	// Attached is what the owner of the store keeps with the object in memory, such
-	// as what purges select it by. nil means nothing.
+	// as what purges select it by. nil means nothing, as for an object that comes
+	// from a disk; see [Object.Attachment].
 	Attached Attachment
 	// Life tells how fresh the response is and what may be done when it isn't.
 	Life rfc9111.Life
@@ -61,12 +62,31 @@ type Object struct {
 	// must belong to for the variant to be found.
 	lineage atomic.Pointer[lineage]
 	memo    atomic.Pointer[Memo]
+	revived atomic.Pointer[Attachment]
 }
 
 // Attachment is something of the owner's that is kept with an object. The store
 // only asks how much memory it takes, in bytes, when the object is put; that must
 // not change.
 type Attachment interface{ Weight() int64 }
+
+// Attachment returns o.Attached, or if that is nil what revive makes of o, which is
+// remembered. Safe for concurrent use; revive may be called more than once, and nil
+// is not remembered.
+func (o *Object) Attachment(revive func(*Object) Attachment) Attachment {
+	if o.Attached != nil {
+		return o.Attached
+	}
+	if a := o.revived.Load(); a != nil {
+		return *a
+	}
+	a := revive(o)
+	if a == nil {
+		return nil
+	}
+	o.revived.CompareAndSwap(nil, &a)
+	return *o.revived.Load()
+}
 
 // Memo keeps texts that change once a second, so that a popular object's
 // header fields are made once a second and not for every hit.
@@ -92,4 +112,12 @@ func (o *Object) Freshened(header http.Header, life rfc9111.Life, requestedAt ti
 		VaryNames: o.VaryNames, Selecting: o.Selecting,
 		RequestedAt: requestedAt, Life: life, Facts: o.Facts, Length: o.Length,
 	}
+}
+
+// Same reports whether o and p are the same stored response, although one may
+// have been loaded from disk, or loaded again: the same key, requested and
+// received at the same instants.
+func (o *Object) Same(p *Object) bool {
+	return o == p || o.index == nil && p.index == nil && o.Key == p.Key &&
+		o.RequestedAt.Equal(p.RequestedAt) && o.Life.ReceivedAt.Equal(p.Life.ReceivedAt)
 }

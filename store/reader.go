@@ -15,6 +15,7 @@ type Reader struct {
 	place  int  // in the fill's list of readers
 	cut    bool // no longer there, because it held others up
 	closed bool
+	buf    *spoolBuffer // for what is read from a spool; nil until needed
 }
 
 // Reader returns a reader that starts at the offset, or false if the bytes
@@ -23,8 +24,8 @@ type Reader struct {
 // a reader closes it.
 func (f *Fill) Reader(offset int64) (*Reader, bool) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if offset < f.base {
+	defer f.unlock()
+	if offset < f.base && !f.onSpool() {
 		return nil, false
 	}
 	r := &Reader{f: f, off: offset, seg: -1, place: len(f.readers)}
@@ -49,12 +50,15 @@ func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 	r.consume()
 	for {
 		if err := r.over(); err != nil {
-			f.mu.Unlock()
+			f.unlock()
 			return nil, err
+		}
+		if r.off < f.base {
+			return r.fromSpool() // gives up the lock
 		}
 		if r.off < f.size {
 			p := r.piece()
-			f.mu.Unlock()
+			f.unlock()
 			return p, nil
 		}
 		if err := f.wait(ctx); err != nil {
@@ -86,7 +90,7 @@ func (f *Fill) wait(ctx context.Context) error {
 		f.changed = make(chan struct{})
 	}
 	changed := f.changed
-	f.mu.Unlock()
+	f.unlock()
 	select {
 	case <-changed:
 		f.mu.Lock()
@@ -132,7 +136,7 @@ func (r *Reader) piece() []byte {
 func (r *Reader) More() bool {
 	f := r.f
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return r.closed || r.cut || f.ended || r.off+int64(r.given) < f.size
 }
 
@@ -141,7 +145,8 @@ func (r *Reader) More() bool {
 func (r *Reader) Close() {
 	f := r.f
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
+	r.dropBuffer()
 	if r.closed || r.cut {
 		r.closed = true
 		return
@@ -169,6 +174,6 @@ func (f *Fill) WaitSize(ctx context.Context, n int64) (size int64, whole bool, e
 			return 0, false, err
 		}
 	}
-	defer f.mu.Unlock()
+	defer f.unlock()
 	return f.size, f.ended && f.err == nil, nil
 }

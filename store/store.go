@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 )
 
@@ -35,6 +36,12 @@ type Options struct {
 	// fill that gets none beyond its first 64 KiB is handed through and not
 	// stored. 0 means DefaultFillBytes (64 MiB); at least 1 MiB.
 	FillBytes int64
+	// Disk is an opened tier behind memory, such as one of package store/disk.
+	// It keeps what is too large for memory, and a copy of what is in memory,
+	// written behind the request, so that a restart finds it again. The Store
+	// closes it in Close; if New fails it's still the caller's. Nil means
+	// memory only.
+	Disk SpoolTier
 }
 
 // ConfigError is one thing wrong with an option.
@@ -82,11 +89,17 @@ func (o *Options) resolve() error {
 }
 
 // Store keeps objects in its tiers and hands out fills. Safe for concurrent
-// use. A Get takes no lock of the store's own.
+// use. A Get that finds its object in memory takes no lock of the store's own.
 type Store struct {
 	memory      *memory
+	disk        SpoolTier // nil if there is none
 	maxVariants int
 	budget      Budget
+
+	// With a disk, what a primary key leads to changes in both tiers under its
+	// family's lock: see tiers.go.
+	families [256]sync.Mutex
+	behind   *behind
 
 	purgedLazily atomic.Int64
 }
@@ -102,14 +115,22 @@ func New(o Options) (*Store, error) {
 	}
 	// An index too large for the tier would be evicted at once.
 	variants := min(int64(o.MaxVariants), o.MemoryBytes/8/int64(len(Key{})))
-	return &Store{memory: m, maxVariants: int(variants), budget: Budget{max: o.FillBytes}}, nil
+	s := &Store{memory: m, disk: o.Disk, maxVariants: int(variants), budget: Budget{max: o.FillBytes}}
+	if s.disk != nil {
+		s.behind = startBehind(s, max(minBehind, o.MemoryBytes/8))
+	}
+	return s, nil
 }
 
 // Get returns what is kept under k: an object, or for a primary key whose
-// responses vary an index, or neither.
+// responses vary an index, or neither. What isn't in memory is looked for on
+// disk, which may block on it. An object that is too large for memory has a
+// Content instead of a Body.
 func (s *Store) Get(k Key) (*Object, *Index) {
 	o, ok := s.memory.Get(k)
 	switch {
+	case !ok && s.disk != nil:
+		return s.getFromDisk(k)
 	case !ok:
 		return nil, nil
 	case o.index != nil:
@@ -120,29 +141,52 @@ func (s *Store) Get(k Key) (*Object, *Index) {
 
 // Put keeps o, or says why not; then nothing changes. A response that varies joins the others of
 // its primary key; one that doesn't replaces them all, since it matches every
-// request and is the newest (RFC 9111 §4.1).
+// request and is the newest (RFC 9111 §4.1). A body that is too large for
+// memory, and an object that came from the disk with its Content, go to the
+// disk. Whatever the other tier had under the key is gone.
 func (s *Store) Put(o *Object) Rejection {
+	if s.disk != nil {
+		return s.putTiers(o)
+	}
+	r, dropped := s.putMemory(o)
+	s.drop(dropped)
+	return r
+}
+
+// putMemory puts o into memory, and returns the variants that are to be
+// dropped because of it.
+func (s *Store) putMemory(o *Object) (r Rejection, dropped []Key) {
 	if r := s.memory.refuse(o); r != Kept {
-		return r
+		return r, nil
 	}
 	if len(o.VaryNames) == 0 {
 		if old := s.memory.replacePrimary(o); old != nil {
-			s.drop(old.variants)
+			dropped = old.variants
 		}
-		return Kept
+		return Kept, dropped
 	}
 	// The index first: a Delete that comes between must know of o, and does by
 	// its lineage.
 	l, dropped := s.memory.addVariant(o, s.maxVariants)
 	o.lineage.Store(l)
 	s.memory.set(o)
-	s.drop(dropped)
-	return Kept
+	return Kept, dropped
 }
 
 // Delete forgets everything kept under the primary key: the object, or the
 // index and all its variants. It reports whether anything was there.
 func (s *Store) Delete(primary Key) bool {
+	if s.disk != nil {
+		mu := s.family(&primary)
+		mu.Lock()
+		defer mu.Unlock()
+		was := s.deleteMemory(primary)
+		return s.disk.Delete(primary) || was
+	}
+	return s.deleteMemory(primary)
+}
+
+func (s *Store) deleteMemory(primary Key) bool {
 	o, ok := s.memory.remove(primary)
 	if ok && o.index != nil {
 		s.drop(o.index.variants)
@@ -159,6 +203,14 @@ func (s *Store) DropPurged(o *Object) {
 
 // DeleteObject forgets o if it's still the one kept under its key.
 func (s *Store) DeleteObject(o *Object) {
+	if s.disk != nil {
+		mu := s.family(&o.Primary)
+		mu.Lock()
+		defer mu.Unlock()
+		s.memory.removeSame(o)
+		s.disk.DeleteObject(o)
+		return
+	}
 	s.memory.removeIf(o)
 }
 
@@ -169,16 +221,35 @@ func (s *Store) drop(keys []Key) {
 }
 
 // MaxObject is the largest body that any tier takes, in bytes.
-func (s *Store) MaxObject() int64 { return s.memory.maxObject }
+func (s *Store) MaxObject() int64 {
+	if s.disk != nil {
+		return max(s.memory.maxObject, s.disk.MaxObject())
+	}
+	return s.memory.maxObject
+}
+
+// MaxMemoryObject is the largest body that memory takes, in bytes: no more of
+// one should be gathered in memory.
+func (s *Store) MaxMemoryObject() int64 { return s.memory.maxObject }
 
 // NewFill starts a body of the declared length, or -1 if it's unknown.
 func (s *Store) NewFill(length int64) *Fill {
-	return newFill(&s.budget, length, s.MaxObject())
+	f := newFill(&s.budget, length, s.memory.maxObject)
+	if s.disk != nil {
+		f.spillTo(s.disk)
+	}
+	return f
 }
 
 // Stats are a store's counters.
 type Stats struct {
 	Memory TierStats
+	// Disk is zero if there is no disk.
+	Disk TierStats
+	// DiskQueued is the number of objects in memory that wait to be written to
+	// disk. DiskDropped counts those that won't be, because too many waited:
+	// a restart won't find them.
+	DiskQueued, DiskDropped int64
 	// FillBytes is the memory of the bodies being fetched now, MaxFillBytes
 	// its bound.
 	FillBytes, MaxFillBytes int64
@@ -188,11 +259,21 @@ type Stats struct {
 
 // Stats returns the counters. They are read one by one, not at one instant.
 func (s *Store) Stats() Stats {
-	return Stats{
-		Memory: s.memory.Stats(), FillBytes: s.budget.used.Load(), MaxFillBytes: s.budget.max,
-		PurgedLazily: s.purgedLazily.Load(),
+	st := Stats{Memory: s.memory.Stats(), FillBytes: s.budget.used.Load(), MaxFillBytes: s.budget.max,
+		PurgedLazily: s.purgedLazily.Load()}
+	if s.disk != nil {
+		st.Disk = s.disk.Stats()
+		st.DiskQueued, st.DiskDropped = s.behind.counts()
 	}
+	return st
 }
 
-// Close empties the store. Nothing may be called after it.
-func (s *Store) Close(ctx context.Context) error { return s.memory.Close(ctx) }
+// Close empties the memory and closes the disk, after writing what waits to be
+// written there for as long as ctx allows. Nothing may be called after it.
+func (s *Store) Close(ctx context.Context) error {
+	if s.disk == nil {
+		return s.memory.Close(ctx)
+	}
+	s.behind.end(ctx)
+	return errors.Join(s.memory.Close(ctx), s.disk.Close(ctx))
+}

@@ -32,6 +32,7 @@ const (
 	NoRoom                // the tier can't make room: all it has is being written
 	Gone                  // its content was to be shared with an object that is no longer kept
 	SwitchedOff           // the tier has switched itself off because of a fault, or failed just now
+	Incomplete            // the body isn't all there
 	numRejections
 )
 
@@ -50,6 +51,8 @@ func (r Rejection) String() string {
 		return "the content that it shares is no longer kept"
 	case SwitchedOff:
 		return "the cache tier has switched itself off after a fault"
+	case Incomplete:
+		return "the response ended before it was complete"
 	}
 	return "unknown"
 }

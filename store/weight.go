@@ -7,6 +7,10 @@ import "math/bits"
 // measured (TestWeightIsHonest).
 const objectOverhead = 520
 
+// revivedWeight is what the attachment is counted with that an object from a disk
+// gets when it's first used.
+const revivedWeight = 512
+
 // Weight is the number of bytes of memory the object is counted with: body,
 // header, trailer, key texts and overhead.
 func (o *Object) Weight() int64 {
@@ -14,8 +18,11 @@ func (o *Object) Weight() int64 {
 		return o.index.weight()
 	}
 	w := objectOverhead + footprint(cap(o.Body)) + o.texts()
-	if o.Attached != nil {
+	switch {
+	case o.Attached != nil:
 		w += o.Attached.Weight()
+	case len(o.Facts) > 0:
+		w += revivedWeight
 	}
 	return w
 }

@@ -52,6 +52,9 @@ func (f *Fill) trim() bool {
 		return false
 	}
 	least := f.slowest()
+	if least >= f.base {
+		f.leaveSpool()
+	}
 	n := 0
 	for _, seg := range f.segs {
 		if f.base+int64(len(seg)) > least || len(seg) < cap(seg) {
@@ -92,7 +95,7 @@ func (f *Fill) awaitRoom(ctx context.Context, c *claimant) error {
 	}
 	room := make(chan struct{})
 	f.room = room
-	f.mu.Unlock()
+	f.unlock()
 	t := time.NewTimer(wait)
 	var err error
 	select {
@@ -157,7 +160,9 @@ func (f *Fill) wakeWriter() {
 // releaseIfUnread lets go of everything once the body has ended, isn't to be
 // stored, and nobody reads.
 func (f *Fill) releaseIfUnread() {
-	if f.ended && !f.keep && len(f.readers) == 0 {
+	if f.ended && (!f.keep || f.spilled()) && len(f.readers) == 0 {
+		f.leaveSpool()
+		f.keep = false
 		f.dropped += len(f.segs)
 		f.segs, f.base, f.retained = nil, f.size, 0
 		f.settle()

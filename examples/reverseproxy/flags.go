@@ -14,12 +14,18 @@ import (
 // minMemory is the least that the store takes.
 const minMemory = 64 << 10
 
+// minDisk is the least that the disk tier takes.
+const minDisk = 1 << 20
+
 type config struct {
 	listen string
 	origin *url.URL
 	memory int64
 	debug  bool
 	rfc    bool
+
+	disk      string // directory; "" for none
+	diskBytes int64
 
 	admin      string // address of the purge API; "" for none
 	adminToken string
@@ -47,7 +53,7 @@ func (p *prefixes) Set(s string) error {
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
-	var origin, memory string
+	var origin, memory, diskBytes string
 	fs := flag.NewFlagSet("reverseproxy", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are printed once, by main
 	fs.Usage = func() {
@@ -60,6 +66,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
+	fs.StringVar(&c.disk, "disk", "", "`directory` for responses that are too large for memory, and for a copy of the others that outlives a restart")
+	fs.StringVar(&diskBytes, "disk-bytes", "10GiB", "`size` of what the files in -disk may take")
 	fs.StringVar(&c.admin, "admin", "", "`address` of a second listener with the purge API; needs -admin-token")
 	fs.StringVar(&c.adminToken, "admin-token", "", "bearer `token` that the purge API asks for")
 	fs.StringVar(&c.tagHeader, "tag-header", "", "`name` of the response header field that carries tags, such as Surrogate-Key")
@@ -80,6 +88,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, fmt.Errorf("-memory: %w", err)
 	} else if c.memory < minMemory {
 		return c, fmt.Errorf("-memory: %q is too little; the least is 64KiB", memory)
+	}
+	if c.diskBytes, err = parseSize(diskBytes); err != nil {
+		return c, fmt.Errorf("-disk-bytes: %w", err)
+	} else if c.diskBytes < minDisk {
+		return c, fmt.Errorf("-disk-bytes: %q is too little; the least is 1MiB", diskBytes)
 	}
 	if c.admin != "" && c.adminToken == "" {
 		return c, errors.New("-admin: needs -admin-token: without one, nobody could use it")

@@ -51,6 +51,8 @@ func TestParseErrors(t *testing.T) {
 		{[]string{origin, "http://127.0.0.1:3000"}, `unexpected argument "http://127.0.0.1:3000"`},
 		{[]string{origin, "-port", "80"}, "flag provided but not defined: -port"},
 		{[]string{origin, "-debug=maybe"}, `invalid boolean value "maybe" for -debug`},
+		{[]string{origin, "-disk-bytes", "1KiB"}, `-disk-bytes: "1KiB" is too little`},
+		{[]string{origin, "-disk-bytes", "much"}, `-disk-bytes: "much" is no size`},
 		{[]string{origin, "-admin", "127.0.0.1:0"}, "-admin: needs -admin-token"},
 		{[]string{origin, "-admin-token", "x"}, "-admin-token: needs -admin"},
 		{[]string{origin, "-allow-purge", "everyone"}, "is no network; write it like 10.0.0.0/8"},
@@ -69,7 +71,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
-	for _, name := range []string{"-listen address", "-origin URL", "-memory size", "-debug", "-rfc", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network"} {
+	for _, name := range []string{"-listen address", "-origin URL", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network"} {
 		if !strings.Contains(usage.String(), name) {
 			t.Errorf("no %q in\n%s", name, usage.String())
 		}

@@ -17,12 +17,14 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/weirhttp/weir/middleware"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/store/disk"
 )
 
 // shutdownGrace is how long requests under way may take once the process is
@@ -46,10 +48,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mw, err := middleware.New(options(c))
+	mw, err := newCache(c)
 	if err != nil {
 		return err
 	}
+	return errors.Join(serveCache(ctx, c, mw, stdout), closeCache(mw))
+}
+
+// closeCache writes to disk what waits for it.
+func closeCache(mw *middleware.Middleware) error {
+	grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	return mw.Close(grace)
+}
+
+// serveCache listens and serves until ctx ends.
+func serveCache(ctx context.Context, c config, mw *middleware.Middleware, stdout io.Writer) error {
 	defer floorHeap()()
 	ln, err := net.Listen("tcp", c.listen)
 	if err != nil {
@@ -74,7 +88,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	for _, s := range servers {
 		err = errors.Join(err, s.Shutdown(grace))
 	}
-	return errors.Join(err, mw.Close(grace))
+	return err
+}
+
+// newCache makes the cache, with its disk if there is one.
+func newCache(c config) (*middleware.Middleware, error) {
+	o := options(c)
+	if c.disk == "" {
+		return middleware.New(o)
+	}
+	// What is purged must stay so after a restart: the purges are written down
+	// beside what is stored.
+	if err := os.MkdirAll(c.disk, 0o700); err != nil {
+		return nil, fmt.Errorf("-disk: %w", err)
+	}
+	o.Purge.List.Journal = filepath.Join(c.disk, "purges")
+	tier, err := disk.Open(disk.Options{Dir: filepath.Join(c.disk, "objects"), MaxBytes: c.diskBytes})
+	if err != nil {
+		return nil, fmt.Errorf("-disk: %w", err)
+	}
+	o.Store.Disk = tier
+	mw, err := middleware.New(o)
+	if err != nil {
+		return nil, errors.Join(err, tier.Close(context.Background()))
+	}
+	return mw, nil
 }
 
 // options turns the flags into what they mean.

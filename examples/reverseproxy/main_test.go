@@ -200,6 +200,60 @@ func TestPurge(t *testing.T) {
 	}
 }
 
+// What is on disk outlives the process, large or small, unless it was purged.
+func TestDisk(t *testing.T) {
+	var asked atomic.Int64
+	o := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Cache-Control", "max-age=600")
+		size := 100
+		if r.URL.Path == "/large" {
+			size = 3 << 20
+		}
+		_, _ = w.Write(bytes.Repeat([]byte("x"), size))
+	})
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listen.Addr().String() // the same each time: it's in the key
+	listen.Close()
+	dir := t.TempDir()
+	begin := func() *proxy {
+		return start(t, o.URL, "-listen", addr, "-disk", dir, "-disk-bytes", "64MiB", "-allow-purge", "127.0.0.1")
+	}
+	for i, want := range []int64{2, 2, 3} {
+		p := begin()
+		for _, page := range []string{"/small", "/large"} {
+			resp, body := get(t, p.url+page)
+			if s := resp.Header.Get(trace.DefaultStatusHeader); i == 1 && s != trace.Hit.String() {
+				t.Errorf("%s after a restart: %s", page, s)
+			}
+			if len(body) != 100 && len(body) != 3<<20 {
+				t.Errorf("%s has %d bytes", page, len(body))
+			}
+		}
+		if n := asked.Load(); n != want {
+			t.Errorf("process %d: the origin was asked %d times, want %d", i, n, want)
+		}
+		if i == 1 {
+			req, err := http.NewRequestWithContext(t.Context(), "PURGE", p.url+"/large", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		}
+		p.end(t)
+	}
+	if err := run(t.Context(), []string{"-origin", o.URL, "-disk", "/proc/none"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "-disk: ") {
+		t.Errorf("a directory that can't be: %v", err)
+	}
+}
+
 // The cache's inner workings are for those who asked for them.
 func TestNoDebugFieldsByDefault(t *testing.T) {
 	o := newOrigin(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Cache-Control", "max-age=60") })

@@ -1,0 +1,43 @@
+package store
+
+import "strconv"
+
+// Keep stores o with the body that f has, or says why not; then nothing that
+// is stored changes, and f's readers go on. o has no Body yet. A body in memory is
+// taken as by [Fill.Take] and put as by [Store.Put]; one that was spilled
+// becomes the disk's, and o stays without a Body. The writer calls it when it
+// has appended everything, before End, so that the response is stored by the
+// time readers see its end. It blocks while the disk is written to.
+func (s *Store) Keep(f *Fill, o *Object) Rejection {
+	size, _ := f.Progress()
+	o.Length = strconv.FormatInt(size, 10)
+	if f.Spilled() {
+		return f.commit(o, func(put func(*Object) Rejection) Rejection {
+			mu := s.family(&o.Primary)
+			mu.Lock()
+			defer mu.Unlock()
+			return s.putDisk(o, put)
+		})
+	}
+	body, ok := f.Take()
+	if !ok {
+		return Incomplete
+	}
+	o.Body = body
+	return s.Put(o)
+}
+
+// Spilled reports whether the body has gone to the disk.
+func (f *Fill) Spilled() bool {
+	f.mu.Lock()
+	defer f.unlock()
+	return f.spilled()
+}
+
+// SpillFailed says why a body that was to go to the disk, or was there, isn't
+// kept, or is Kept if that isn't the case.
+func (f *Fill) SpillFailed() Rejection {
+	f.mu.Lock()
+	defer f.unlock()
+	return f.spill.failed
+}
