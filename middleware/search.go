@@ -15,7 +15,8 @@ const maxSearchRules = 4
 // there's a record of the rules seen (searchRules), and under the key that a rule
 // makes of a query, or the variants of that key, a link to the newest response
 // (searchLink). Both are objects without a body in the store, so that its bounds
-// count them and they may vanish at any time, which is a miss. The response
+// count them and they may vanish at any time (what a disk brings back of them isn't
+// used), which is a miss. The response
 // itself stays one object under its own key: what removes or replaces it there
 // leaves the link leading nowhere.
 
