@@ -17,10 +17,14 @@ var pathBytes = func() (table [256]struct{ plain, valid bool }) {
 	return table
 }()
 
-// appendPath writes what u.EscapedPath returns, without allocating.
+// appendPath writes what u.EscapedPath returns, or "/" for nothing, without
+// allocating.
 func appendPath(dst []byte, u *url.URL) []byte {
 	if u.RawPath != "" && encodes(u.RawPath, u.Path) {
 		return appendSingle(dst, KindPath, u.RawPath)
+	}
+	if u.Path == "" {
+		return appendSingle(dst, KindPath, "/") // the same resource (RFC 9110 §4.2.3)
 	}
 	escapes := 0
 	for i := range len(u.Path) {

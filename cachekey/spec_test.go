@@ -97,7 +97,7 @@ func TestRequestsThatDifferAndThatAreTheSame(t *testing.T) {
 		{"semicolon", "http://a.test/?a=1;b=2", "http://a.test/?a=1&b=2", false},
 		{"bare question mark", "http://a.test/?", "http://a.test/", false},
 		{"empty parameter", "http://a.test/?a=1&", "http://a.test/?a=1", false},
-		{"no path", "http://a.test", "http://a.test/", false},
+		{"no path", "http://a.test", "http://a.test/", true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestTargetsWithoutAPath(t *testing.T) {
 		problem Problem
 	}{
 		{"asterisk", &url.URL{Path: "*"}, "path:1:*", NoProblem},
-		{"authority", &url.URL{Host: "a.test"}, "path:0:", NoProblem},
+		{"authority", &url.URL{Host: "a.test"}, "path:1:/", NoProblem},
 		{"opaque", &url.URL{Scheme: "foo", Opaque: "bar"}, "opaque:3:bar", NoTarget},
 	}
 	for _, c := range cases {

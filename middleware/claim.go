@@ -166,7 +166,8 @@ func (x *exchange) looked() {
 // came while its body was arriving.
 func (x *exchange) accepts(f *flight.Flight[*head], hd *head) bool {
 	if hd.kind == staleError {
-		return x.mayShare(&hd.object.Life)
+		// Purged between its choice and the closing to waiters.
+		return x.h.verdict(hd.object) != purge.Gone && x.mayShare(&hd.object.Life)
 	}
 	if hd.subject.Seq() < x.seq && x.h.purges.list.Check(hd.subject) == purge.Gone {
 		f.CloseToWaiters() // purged before x came

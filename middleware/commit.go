@@ -38,7 +38,7 @@ func (f *fetch) storeBody() reason {
 		Key: f.variantKey(names), Primary: f.key, Status: hd.status,
 		Header: hd.common, Trailer: store.EncodeBlock(hd.trailer),
 		VaryNames: names, Selecting: hd.selecting,
-		RequestedAt: f.requestedAt, Attached: hd.subject, Facts: f.facts(), Life: hd.decision.Life,
+		RequestedAt: f.requestedAt, Attached: hd.subject, Facts: hd.facts, Life: hd.decision.Life,
 	}
 	if why := f.keepWith(hd.fill, o); why != "" {
 		return why

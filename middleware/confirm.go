@@ -65,7 +65,7 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 	}
 	decision := f.rules(ruled, old.Status, now)
 	o := old.Freshened(merged, decision.Life, f.requestedAt)
-	o.Attached, o.Facts = f.subject(merged), f.facts()
+	o.Attached, o.Facts = attached(f.subjectAfter(old, merged))
 	if !slices.Equal(o.VaryNames, decision.VaryNames) {
 		o.VaryNames, o.Key = decision.VaryNames, f.variantKey(decision.VaryNames)
 		o.Selecting = string(f.route.spec.AppendSelecting(nil, o.VaryNames, f.asked))
@@ -74,8 +74,9 @@ func (f *fetch) freshened(old *store.Object, stored, update http.Header) (*store
 }
 
 // keep puts an object into the store, unless the key was purged since the
-// fetch began. It's looked at again afterwards, because a purge first dooms the
-// flight and then removes what is stored.
+// fetch began. An unsafe request first dooms the flight and then removes what is
+// stored, and the store looks at the flight when the object takes its place: who
+// comes after the unsafe request never sees it.
 func (f *fetch) keep(o *store.Object) bool { return f.keepWith(nil, o) == "" }
 
 // keepWith is keep for an object whose body is in the fill, if that isn't nil.
@@ -84,18 +85,18 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	if f.flight.Doomed() || f.h.verdict(o) == purge.Gone {
 		return whyPurged
 	}
+	allowed := func() bool { return !f.flight.Doomed() }
 	var r store.Rejection
 	if fill != nil {
-		r = f.h.store.Keep(fill, o)
+		r = f.h.store.Keep(fill, o, allowed)
 	} else {
-		r = f.h.store.Put(o)
+		r = f.h.store.PutIf(o, allowed)
 	}
-	switch {
-	case r != store.Kept:
-		return reason(r.String())
-	case f.flight.Doomed():
-		f.h.store.DeleteObject(o)
+	switch r {
+	case store.Kept:
+		return ""
+	case store.Withdrawn:
 		return whyPurged
 	}
-	return ""
+	return reason(r.String())
 }

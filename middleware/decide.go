@@ -9,6 +9,7 @@ import (
 	"github.com/weirhttp/weir/internal/field"
 	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 )
@@ -36,7 +37,7 @@ func (f *fetch) makeHead(h http.Header) *head {
 		hd.selecting = string(f.route.spec.AppendSelecting(nil, d.VaryNames, f.asked))
 	}
 	if d.Store || d.ShareOnce {
-		hd.subject = f.subject(h)
+		hd.subject, hd.facts = f.subject(h)
 	}
 	hd.announced = announced(h["Trailer"])
 	hd.full = store.EncodeBlock(h, "Content-Length", "Transfer-Encoding", "Trailer")
@@ -195,9 +196,11 @@ func (f *fetch) publish() bool {
 // stale one all the same: the origin has said something newer, that it's for nobody
 // else or gone. Other errors say nothing about the old one, and neither does what
 // one client's request can provoke (a cookie, a refusal); and one that is still
-// fresh was only passed over because this client wanted so.
+// fresh was only passed over because this client wanted so, unless it was purged
+// softly.
 func (f *fetch) supersedes(d *rfc9111.Decision) bool {
-	if f.stale == nil || d.Store || f.flight.Lane() != laneAnonymous || f.stale.Life.TTL(d.Life.ReceivedAt) > 0 {
+	if f.stale == nil || d.Store || f.flight.Lane() != laneAnonymous ||
+		f.stale.Life.TTL(d.Life.ReceivedAt) > 0 && f.h.verdict(f.stale) != purge.Stale {
 		return false
 	}
 	switch f.status {

@@ -70,6 +70,9 @@ func canonicalise(r *http.Request, scheme string) {
 	if r.URL.Host != "" { // a target in absolute form
 		r.URL.Scheme, r.URL.Host, r.URL.User = "", "", nil
 	}
+	if r.URL.Path == "" {
+		r.URL.Path = "/" // RFC 9110 §4.2.3
+	}
 	if r.URL.RawPath != r.URL.EscapedPath() {
 		r.URL.RawPath = "" // no encoding of the path, so that the key has another
 	}

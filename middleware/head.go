@@ -27,6 +27,7 @@ type head struct {
 	announced  []string
 
 	subject *purge.Subject // what purges select the response by
+	facts   []byte         // the same for a disk
 	object  *store.Object  // the stored response that is the answer instead
 	cookies []string       // Set-Cookie of a 304, for the leader alone
 	reason  reason

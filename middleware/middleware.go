@@ -5,10 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"sync"
-	"sync/atomic"
 
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 )
@@ -20,7 +19,7 @@ type Middleware struct {
 	store   *store.Store
 	flights flight.Group[*head]
 	purges  *purger
-	wraps   atomic.Int64
+	zones   zones
 
 	fetches sync.WaitGroup // goroutines of fetches under way
 	closing context.Context
@@ -65,13 +64,32 @@ func (m *Middleware) discard() {
 //
 // Its signature is the usual one of middleware, so m.Wrap can be given to a
 // router's Use method.
+//
+// With a disk, which of several handlers a stored response belongs to has to be the
+// same after a restart, so that they need names: Wrap then panics unless its handler
+// is the only one. Use [Middleware.WrapZone].
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
-	h := &handler{Middleware: m, next: next}
+	return m.wrap(m.zones.number(m.cfg.Store.Disk != nil), next)
+}
+
+// WrapZone is Wrap with a name for the handler's space, which purges know it by and
+// a disk finds it by. It panics if the name is in use, or longer than 255 bytes.
+func (m *Middleware) WrapZone(zone string, next http.Handler) http.Handler {
+	m.zones.claim(zone, m.cfg.Store.Disk != nil)
+	return m.wrap(zone, next)
+}
+
+func (m *Middleware) wrap(zone string, next http.Handler) http.Handler {
+	h := &handler{Middleware: m, next: next, zone: zone}
 	if m.cfg.def.spec.URLOnly() {
 		h.memo = newKeyMemo()
 	}
-	if n := m.wraps.Add(1); n > 1 {
-		h.zone = strconv.FormatInt(n, 10)
+	if m.cfg.Purge.Authorise != nil {
+		p, err := m.purgeMethod(zone)
+		if err != nil {
+			panic(err) // New has tried it
+		}
+		h.purgeMethod = p
 	}
 	return h
 }
@@ -109,5 +127,8 @@ type handler struct {
 	*Middleware
 	next http.Handler
 	zone string
+
+	purgeMethod *purge.Handler // nil if PURGE isn't the cache's affair
+
 	memo *keyMemo // nil if the key depends on more than the URL
 }

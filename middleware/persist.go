@@ -8,37 +8,71 @@ import (
 )
 
 // What purges select a response by goes to the disk with it, except what its key
-// and header fields say anyway. A response whose facts can't be read counts as
-// purged.
+// says anyway. Its tags do too: the field they came in may be one that the response
+// keeps from being stored. A response whose facts can't be read counts as purged.
 
 // factsVersion is the first byte of the form in which facts are kept.
 const factsVersion = 1
 
 // appendFacts appends the kept form of f.
 func appendFacts(b []byte, f *purge.Facts) []byte {
-	b = append(b, factsVersion)
+	b = append(b, factsVersion, 0)
+	if f.AllTags {
+		b[len(b)-1] = 1
+	}
 	b = binary.BigEndian.AppendUint64(b, f.Seq)
 	for _, s := range [...]string{f.Zone, f.Scheme, f.Host, f.Path, f.Query} {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
+		b = appendText(b, s)
+	}
+	for _, list := range [...][]string{f.Tags, f.Groups} {
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, s := range list {
+			b = appendText(b, s)
+		}
 	}
 	return b
 }
 
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
 // parseFacts reads what appendFacts wrote.
 func parseFacts(b []byte) (f purge.Facts, ok bool) {
-	if len(b) < 9 || b[0] != factsVersion {
+	if len(b) < 10 || b[0] != factsVersion || b[1] > 1 {
 		return f, false
 	}
-	f.Seq, b = binary.BigEndian.Uint64(b[1:]), b[9:]
+	f.AllTags, f.Seq = b[1] == 1, binary.BigEndian.Uint64(b[2:])
+	b = b[10:]
 	for _, s := range [...]*string{&f.Zone, &f.Scheme, &f.Host, &f.Path, &f.Query} {
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size) {
+		if *s, b, ok = cutText(b); !ok {
 			return f, false
 		}
-		*s, b = string(b[size:size+int(n)]), b[size+int(n):]
+	}
+	for _, list := range [...]*[]string{&f.Tags, &f.Groups} {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > purge.MaxTags {
+			return f, false
+		}
+		b = b[size:]
+		for range n {
+			var s string
+			if s, b, ok = cutText(b); !ok {
+				return f, false
+			}
+			*list = append(*list, s)
+		}
 	}
 	return f, len(b) == 0
+}
+
+// cutText cuts the first text off.
+func cutText(b []byte) (s string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return "", nil, false
+	}
+	return string(b[size : size+int(n)]), b[size+int(n):], true
 }
 
 // revive makes what purges select an object by that comes from the disk.
@@ -48,6 +82,5 @@ func (p *purger) revive(o *store.Object) store.Attachment {
 		return nil
 	}
 	facts.Key = o.Primary
-	p.tags.Read(o.Header.Header(), &facts)
 	return purge.NewSubject(facts)
 }

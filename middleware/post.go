@@ -86,7 +86,7 @@ func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
 	if len(names) > 0 {
 		o.Selecting = string(x.route.spec.AppendSelecting(nil, names, r.Header))
 	}
-	o.Attached, o.Facts = f.subject(p.header), f.facts()
+	o.Attached, o.Facts = attached(f.subject(p.header))
 	if f.keep(o) {
 		f.keepBySearch(o)
 		x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""

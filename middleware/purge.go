@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
@@ -46,8 +48,7 @@ type purger struct {
 	list   *purge.List
 	tags   *purge.TagReader
 	strip  []string
-	method *purge.Handler // nil if PURGE isn't ours
-	lostAt time.Time      // if earlier purges aren't known: what is older doesn't count
+	lostAt time.Time // if earlier purges aren't known: what is older doesn't count
 }
 
 func newPurger(m *Middleware, all *Options) (*purger, error) {
@@ -77,34 +78,43 @@ func newPurger(m *Middleware, all *Options) (*purger, error) {
 	if o.StripTagFields {
 		p.strip = tags.Fields()
 	}
-	if o.Authorise != nil {
-		h, err := m.purgeHandler(p, o.Authorise, o.TagFields, log)
-		if err != nil {
-			_ = list.Close(context.Background())
-			return nil, err
-		}
-		p.method = h
+	// Whatever is wrong with these options is to be heard now.
+	if _, err := m.purgeHandler(p, o.Authorise, o.TagFields, log, nil); err != nil {
+		return nil, errors.Join(err, list.Close(context.Background()))
 	}
 	return p, nil
 }
 
-func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (string, error), tags []purge.TagField, log *slog.Logger) (*purge.Handler, error) {
+func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (string, error), tags []purge.TagField, log *slog.Logger, zoneOf func(string) (string, bool)) (*purge.Handler, error) {
 	return purge.NewHandler(purge.HandlerOptions{
-		List: p.list, Authorise: authorise, TagFields: tags, Logger: log, Keyed: m.keyed,
+		List: p.list, Authorise: authorise, TagFields: tags, Logger: log,
+		Keyed: m.keyed, ZoneOf: zoneOf, KnownZone: m.zones.known,
 	})
+}
+
+// purgeMethod serves the PURGE method for the handler of a zone.
+func (m *Middleware) purgeMethod(zone string) (*purge.Handler, error) {
+	o := &m.cfg.Purge
+	return m.purgeHandler(m.purges, o.Authorise, o.TagFields, m.cfg.Logger, func(string) (string, bool) { return zone, true })
 }
 
 // PurgeAPI returns the JSON interface to purging, for a listener of its own: POST
 // purges, GET tells the state; see [purge.Handler]. It refuses everyone whom
 // authorise doesn't admit, and everyone if it's nil.
 func (m *Middleware) PurgeAPI(authorise func(*http.Request) (who string, err error)) (http.Handler, error) {
-	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields, m.cfg.Logger)
+	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields, m.cfg.Logger, nil)
 }
 
 // Purge invalidates what the selectors match: everything whose fetch began
 // before. It takes microseconds, however much is stored; see [purge.List.Add].
-// The zone of the first handler made by Wrap is "", of the n-th its number.
+// The zone of the first handler made by Wrap is "", of the n-th its number, and that
+// of one made by WrapZone is its name. Applied says that the purge is in effect, not
+// that anything was stored.
 func (m *Middleware) Purge(ctx context.Context, selectors ...purge.Selector) (purge.Result, error) {
+	selectors = slices.Clone(selectors)
+	for i := range selectors {
+		m.keyed(&selectors[i])
+	}
 	return m.purges.list.Add(ctx, selectors...)
 }
 
@@ -119,14 +129,21 @@ func (m *Middleware) keyed(s *purge.Selector) {
 
 // isPurge reports whether x is a PURGE request that the cache answers itself.
 func (x *exchange) isPurge() bool {
-	return x.r.Method == PurgeMethod && x.h.purges.method != nil
+	return x.r.Method == PurgeMethod && x.h.purgeMethod != nil
 }
 
 // servePurge answers a PURGE request. It never reaches the wrapped handler.
 func (x *exchange) servePurge() {
 	x.rec.Cache.Status, x.rec.Cache.Reason, x.rec.Cache.NotStored = trace.Bypass, string(whyPurge), string(whyPurge)
+	// Responses are stored under the host that a trusted proxy names.
+	x.facts = factsOf(x.r.Header)
+	if x.facts&hasForwarding != 0 {
+		x.barrier = forwardingOf(x.r, x.facts, x.h.cfg.TrustedProxies)
+	}
+	r := *x.r
+	r.Host = x.target().Host
 	w := &statusWriter{ResponseWriter: x.w}
-	x.h.purges.method.ServePurge(w, x.r)
+	x.h.purgeMethod.ServePurge(w, &r)
 	x.rec.StatusCode, x.rec.BytesSent = w.status, w.sent
 }
 
@@ -151,28 +168,41 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// subject is what purges select a response to this fetch by.
-func (f *fetch) subject(h http.Header) *purge.Subject {
-	facts := f.purgeFacts()
-	f.h.purges.tags.Read(h, &facts)
-	return purge.NewSubject(facts)
+// subject is what purges select a response to this fetch by, and the same in the form
+// in which a disk keeps it, if there is one.
+func (f *fetch) subject(h http.Header) (*purge.Subject, []byte) {
+	return f.subjectAfter(nil, h)
 }
 
-func (f *fetch) purgeFacts() purge.Facts {
-	return purge.Facts{
+// subjectAfter is subject for a response that confirms old, whose tags count on
+// unless h has some: old's own may be in a field that wasn't stored.
+func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, []byte) {
+	facts := purge.Facts{
 		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: f.req.URL.EscapedPath(),
 		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
 	}
+	f.h.purges.tags.Read(h, &facts)
+	untagged := len(facts.Tags) == 0 && len(facts.Groups) == 0 && !facts.AllTags
+	if old != nil && untagged {
+		if before, ok := parseFacts(old.Facts); ok {
+			facts.Tags, facts.Groups, facts.AllTags = before.Tags, before.Groups, before.AllTags
+			untagged = false
+		}
+	}
+	s := purge.NewSubject(facts)
+	if old != nil && untagged {
+		if before, ok := old.Attached.(*purge.Subject); ok {
+			s.Inherit(before)
+		}
+	}
+	if f.h.cfg.Store.Disk == nil {
+		return s, nil
+	}
+	return s, appendFacts(nil, &facts)
 }
 
-// facts is the same in the form in which a disk keeps it, if there is one.
-func (f *fetch) facts() []byte {
-	if f.h.cfg.Store.Disk == nil {
-		return nil
-	}
-	facts := f.purgeFacts()
-	return appendFacts(nil, &facts)
-}
+// attached are a subject and its facts as an object has them.
+func attached(s *purge.Subject, facts []byte) (store.Attachment, []byte) { return s, facts }
 
 // verdict says what purges have made of a stored response.
 func (m *Middleware) verdict(o *store.Object) purge.Verdict {
@@ -216,24 +246,28 @@ func (x *exchange) invalidateByURL(u *url.URL) {
 	if s.Path == "" {
 		s.Path = "/"
 	}
-	x.purgeNow("URL", covering(s))
+	if s, ok := covering(s); ok {
+		x.purgeNow("URL", s)
+	}
 }
 
-// covering returns s, or if it's too long for a selector a shorter one that
-// matches all that s would, and more.
-func covering(s purge.Selector) purge.Selector {
-	for _, widen := range [...]func(){
-		func() {},
-		func() { s.Kind, s.Query = purge.URL, "" },
-		func() { s.Kind, s.Path = purge.Prefix, s.Path[:min(len(s.Path), purge.MaxPrefixBytes)] },
-		func() { s.Kind, s.Path = purge.Host, "" },
-	} {
-		widen()
-		if _, err := s.Canonical(); err == nil {
-			return s
-		}
+// maxInvalidated bounds the path and the query that an unsafe request's purge
+// remembers, in bytes each: visitors can make them long.
+const maxInvalidated = 1 << 10
+
+// covering returns s, or if it's too long a shorter selector that matches all that s
+// would, and what begins like it. It returns false if there is none: then its host
+// isn't one, and nothing but the request's own key can be stored for it.
+func covering(s purge.Selector) (purge.Selector, bool) {
+	if len(s.Query) > maxInvalidated {
+		s.Kind, s.Query = purge.URL, ""
 	}
-	return purge.Selector{Kind: purge.Zone, Zone: s.Zone}
+	if len(s.Path) > maxInvalidated {
+		// An asterisk at the end of a prefix is refused, as most likely a mistake.
+		s.Kind, s.Query, s.Path = purge.Prefix, "", strings.TrimRight(s.Path[:purge.MaxPrefixBytes], "*")
+	}
+	_, err := s.Canonical()
+	return s, err == nil
 }
 
 // purgeNow purges for an unsafe request. That the journal can't be written just

@@ -73,6 +73,16 @@ func NewSubject(f Facts) *Subject {
 	return s
 }
 
+// Inherit gives s the tags and groups of old, a response to the same request, beside
+// its own. Only before s is used.
+func (s *Subject) Inherit(old *Subject) {
+	if s.allTags = s.allTags || old.allTags || len(s.tags)+len(old.tags) > MaxTags; s.allTags {
+		s.tags = nil
+		return
+	}
+	s.tags = append(s.tags[:len(s.tags):len(s.tags)], old.tags...)
+}
+
 // Seq returns the number of the fetch, as in [Facts].
 func (s *Subject) Seq() uint64 { return s.seq }
 

@@ -7,8 +7,9 @@ import "strconv"
 // taken as by [Fill.Take] and put as by [Store.Put]; one that was spilled
 // becomes the disk's, and o stays without a Body. The writer calls it when it
 // has appended everything, before End, so that the response is stored by the
-// time readers see its end. It blocks while the disk is written to.
-func (s *Store) Keep(f *Fill, o *Object) Rejection {
+// time readers see its end. It blocks while the disk is written to. allowed is as in
+// [Store.PutIf].
+func (s *Store) Keep(f *Fill, o *Object, allowed func() bool) Rejection {
 	size, _ := f.Progress()
 	o.Length = strconv.FormatInt(size, 10)
 	if f.Spilled() {
@@ -16,6 +17,9 @@ func (s *Store) Keep(f *Fill, o *Object) Rejection {
 			mu := s.family(&o.Primary)
 			mu.Lock()
 			defer mu.Unlock()
+			if allowed != nil && !allowed() {
+				return Withdrawn
+			}
 			return s.putDisk(o, put)
 		})
 	}
@@ -24,7 +28,7 @@ func (s *Store) Keep(f *Fill, o *Object) Rejection {
 		return Incomplete
 	}
 	o.Body = body
-	return s.Put(o)
+	return s.PutIf(o, allowed)
 }
 
 // Spilled reports whether the body has gone to the disk.

@@ -43,7 +43,7 @@ func TestKeepSpilled(t *testing.T) {
 					require.NoError(t, f.Append(t.Context(), body))
 					fresh := *response(o.Key, nil)
 					fresh.Primary, fresh.VaryNames, fresh.Selecting = o.Primary, o.VaryNames, o.Selecting
-					require.Equal(t, store.Kept, b.Keep(f, &fresh))
+					require.Equal(t, store.Kept, b.Keep(f, &fresh, nil))
 					require.NoError(t, f.End())
 					for range 2 {
 						b.has(o.Key, body, false)
@@ -64,12 +64,12 @@ func TestKeepSmall(t *testing.T) {
 	inBoth(t, func(t *testing.T, b *both) {
 		f := b.NewFill(-1)
 		require.NoError(t, f.Append(t.Context(), []byte("page")))
-		require.Equal(t, store.Kept, b.Keep(f, response(keyOf(1), nil)))
+		require.Equal(t, store.Kept, b.Keep(f, response(keyOf(1), nil), nil))
 		require.NoError(t, f.End())
 		b.has(keyOf(1), []byte("page"), true)
 		short := b.NewFill(10)
 		require.NoError(t, short.Append(t.Context(), []byte("page")))
-		require.Equal(t, store.Incomplete, b.Keep(short, response(keyOf(2), nil)))
+		require.Equal(t, store.Incomplete, b.Keep(short, response(keyOf(2), nil), nil))
 		require.Error(t, short.End())
 		b.misses(keyOf(2))
 	})
@@ -102,7 +102,7 @@ func TestReaderOfADeletedBody(t *testing.T) {
 		f := b.NewFill(-1)
 		r, _ := f.Reader(0)
 		require.NoError(t, f.Append(t.Context(), body))
-		require.Equal(t, store.Kept, b.Keep(f, response(keyOf(1), nil)))
+		require.Equal(t, store.Kept, b.Keep(f, response(keyOf(1), nil), nil))
 		require.NoError(t, f.End())
 		require.True(t, b.Delete(keyOf(1)))
 		var got []byte

@@ -134,26 +134,33 @@ func (m *memory) Delete(k Key) bool {
 }
 
 // replacePrimary puts o under its primary key and returns the index that was
-// there, if any.
-func (m *memory) replacePrimary(o *Object) *Index {
-	var old *Index
+// there, if any; unless allowed says no.
+func (m *memory) replacePrimary(o *Object, allowed func() bool) (old *Index, ok bool) {
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
 		old = nil
+		if ok = allowed == nil || allowed(); !ok {
+			return prev, otter.CancelOp
+		}
 		if found {
 			old = prev.index
 			prev.endLineage()
 		}
 		return o, otter.WriteOp
 	})
-	m.added(o)
-	return old
+	if ok {
+		m.added(o)
+	}
+	return old, ok
 }
 
 // addVariant makes the primary key lead to o too, and returns the lineage to
 // keep o in and the variants that fell out of the index.
-func (m *memory) addVariant(o *Object, maxVariants int) (l *lineage, dropped []Key) {
+func (m *memory) addVariant(o *Object, maxVariants int, allowed func() bool) (l *lineage, dropped []Key, ok bool) {
 	var record *Object
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
+		if ok = allowed == nil || allowed(); !ok {
+			return prev, otter.CancelOp
+		}
 		var x *Index
 		if found {
 			x = prev.index
@@ -163,8 +170,11 @@ func (m *memory) addVariant(o *Object, maxVariants int) (l *lineage, dropped []K
 		record = &Object{Key: o.Primary, Primary: o.Primary, index: next}
 		return record, otter.WriteOp
 	})
+	if !ok {
+		return nil, nil, false
+	}
 	m.added(record)
-	return record.index.lineage, dropped
+	return record.index.lineage, dropped, true
 }
 
 // remove takes out what the primary key leads to and returns it.

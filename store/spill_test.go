@@ -42,7 +42,7 @@ func TestSpilledBodyIsWhole(t *testing.T) {
 			_, ok := f.Take()
 			require.False(t, ok, "it isn't in memory")
 			o := &Object{Key: key(1), Primary: key(1), Status: 200}
-			require.Equal(t, Kept, s.Keep(f, o))
+			require.Equal(t, Kept, s.Keep(f, o, nil))
 			require.True(t, bytes.Equal(data, d.kept))
 			require.NoError(t, f.End())
 			got, err := readAll(t.Context(), r)
@@ -68,7 +68,7 @@ func TestSpillForWantOfBudget(t *testing.T) {
 	require.NoError(t, one.Append(t.Context(), data))
 	require.NoError(t, two.Append(t.Context(), data))
 	require.Equal(t, []bool{false, true}, []bool{one.Spilled(), two.Spilled()})
-	require.Equal(t, Kept, s.Keep(two, &Object{Status: 200}))
+	require.Equal(t, Kept, s.Keep(two, &Object{Status: 200}, nil))
 	require.True(t, bytes.Equal(data, d.kept))
 	one.Fail(nil)
 	_ = two.End()
@@ -88,7 +88,7 @@ func TestSlowReaderOfASpilledBody(t *testing.T) {
 		f.check(t) // memory has no more than the free window
 	}
 	assert.Zero(t, most, "a spilled body needs nothing of the budget")
-	require.Equal(t, Kept, s.Keep(f, &Object{Status: 200}))
+	require.Equal(t, Kept, s.Keep(f, &Object{Status: 200}, nil))
 	require.NoError(t, f.End())
 	got, err := readAll(t.Context(), slow)
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestSpoolFailsInTheMiddle(t *testing.T) {
 					assert.True(t, bytes.Equal(data, got), "late: %d bytes", len(got))
 				})
 				require.NoError(t, f.Append(t.Context(), data[half:]))
-				require.Equal(t, Incomplete, s.Keep(f, &Object{Status: 200}))
+				require.Equal(t, Incomplete, s.Keep(f, &Object{Status: 200}, nil))
 				require.NoError(t, f.End())
 				readers.Wait()
 				require.Zero(t, d.open.Load())
@@ -203,7 +203,7 @@ func TestBrokenSpillIsAborted(t *testing.T) {
 		size, _ := f.Progress()
 		require.True(t, bytes.Equal(data[:size], got))
 		require.Greater(t, size, int64(200_000))
-		require.Equal(t, Incomplete, s.Keep(f, &Object{Status: 200}))
+		require.Equal(t, Incomplete, s.Keep(f, &Object{Status: 200}, nil))
 		r.Close()
 		require.Equal(t, []int64{0, 1}, []int64{d.open.Load(), d.aborted.Load()})
 		f.check(t)
@@ -262,7 +262,7 @@ func TestReadersOfASpilledBody(t *testing.T) {
 		require.NoError(t, f.Append(t.Context(), data[at:at+64<<10]))
 	}
 	read(0, true)
-	require.Equal(t, Kept, s.Keep(f, &Object{Status: 200}))
+	require.Equal(t, Kept, s.Keep(f, &Object{Status: 200}, nil))
 	read(0, true)
 	require.NoError(t, f.End())
 	read(5, true)

@@ -144,30 +144,43 @@ func (s *Store) Get(k Key) (*Object, *Index) {
 // request and is the newest (RFC 9111 §4.1). A body that is too large for
 // memory, and an object that came from the disk with its Content, go to the
 // disk. Whatever the other tier had under the key is gone.
-func (s *Store) Put(o *Object) Rejection {
+func (s *Store) Put(o *Object) Rejection { return s.PutIf(o, nil) }
+
+// PutIf is Put unless allowed, which may be nil, returns false at the instant at which
+// o would take its place: a Delete of o's primary key that begins after whatever makes
+// allowed return false leaves nothing of o behind, not even for a moment. It's called
+// with locks held, perhaps more than once, and must not block or call the store.
+func (s *Store) PutIf(o *Object, allowed func() bool) Rejection {
 	if s.disk != nil {
-		return s.putTiers(o)
+		return s.putTiers(o, allowed)
 	}
-	r, dropped := s.putMemory(o)
+	r, dropped := s.putMemory(o, allowed)
 	s.drop(dropped)
 	return r
 }
 
 // putMemory puts o into memory, and returns the variants that are to be
 // dropped because of it.
-func (s *Store) putMemory(o *Object) (r Rejection, dropped []Key) {
+func (s *Store) putMemory(o *Object, allowed func() bool) (r Rejection, dropped []Key) {
 	if r := s.memory.refuse(o); r != Kept {
 		return r, nil
 	}
 	if len(o.VaryNames) == 0 {
-		if old := s.memory.replacePrimary(o); old != nil {
+		old, ok := s.memory.replacePrimary(o, allowed)
+		switch {
+		case !ok:
+			return Withdrawn, nil
+		case old != nil:
 			dropped = old.variants
 		}
 		return Kept, dropped
 	}
 	// The index first: a Delete that comes between must know of o, and does by
 	// its lineage.
-	l, dropped := s.memory.addVariant(o, s.maxVariants)
+	l, dropped, ok := s.memory.addVariant(o, s.maxVariants, allowed)
+	if !ok {
+		return Withdrawn, nil
+	}
 	o.lineage.Store(l)
 	s.memory.set(o)
 	return Kept, dropped

@@ -33,6 +33,7 @@ const (
 	Gone                  // its content was to be shared with an object that is no longer kept
 	SwitchedOff           // the tier has switched itself off because of a fault, or failed just now
 	Incomplete            // the body isn't all there
+	Withdrawn             // what it belongs to was deleted while it was fetched
 	numRejections
 )
 
@@ -49,6 +50,8 @@ func (r Rejection) String() string {
 		return "too many large responses are being stored at once"
 	case Gone:
 		return "the content that it shares is no longer kept"
+	case Withdrawn:
+		return "the key was purged while the response was fetched"
 	case SwitchedOff:
 		return "the cache tier has switched itself off after a fault"
 	case Incomplete:

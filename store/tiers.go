@@ -16,10 +16,13 @@ import "sync"
 func (s *Store) family(primary *Key) *sync.Mutex { return &s.families[primary[len(primary)-1]] }
 
 // putTiers is Put with a disk.
-func (s *Store) putTiers(o *Object) Rejection {
+func (s *Store) putTiers(o *Object, allowed func() bool) Rejection {
 	mu := s.family(&o.Primary)
 	mu.Lock()
 	defer mu.Unlock()
+	if allowed != nil && !allowed() { // a Delete waits for the lock, or has had it
+		return Withdrawn
+	}
 	if o.Content != nil || int64(len(o.Body)) > s.memory.maxObject {
 		return s.putDisk(o, s.disk.Put)
 	}
@@ -27,7 +30,7 @@ func (s *Store) putTiers(o *Object) Rejection {
 	if len(o.VaryNames) > 0 {
 		covered = s.seed(o.Primary)
 	}
-	r, dropped := s.putMemory(o)
+	r, dropped := s.putMemory(o, nil)
 	if r == TooLarge { // its fields are
 		return s.putDisk(o, s.disk.Put)
 	}
@@ -55,7 +58,7 @@ func (s *Store) putDisk(o *Object, put func(*Object) Rejection) Rejection {
 		return Kept
 	}
 	s.seed(o.Primary)
-	_, dropped := s.memory.addVariant(o, s.maxVariants)
+	_, dropped, _ := s.memory.addVariant(o, s.maxVariants, nil)
 	s.memory.Delete(o.Key)
 	s.dropBoth(dropped)
 	return Kept

@@ -8,8 +8,9 @@ import "math/bits"
 const objectOverhead = 520
 
 // revivedWeight is what the attachment is counted with that an object from a disk
-// gets when it's first used.
-const revivedWeight = 512
+// gets when it's first used, beside four times its facts: eight bytes for each text
+// of at least one, whose length takes another.
+const revivedWeight = 256
 
 // Weight is the number of bytes of memory the object is counted with: body,
 // header, trailer, key texts and overhead.
@@ -22,7 +23,7 @@ func (o *Object) Weight() int64 {
 	case o.Attached != nil:
 		w += o.Attached.Weight()
 	case len(o.Facts) > 0:
-		w += revivedWeight
+		w += revivedWeight + 4*int64(len(o.Facts))
 	}
 	return w
 }

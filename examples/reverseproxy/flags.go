@@ -47,6 +47,9 @@ func (p *prefixes) Set(s string) error {
 	if err != nil {
 		return errors.New("is no network; write it like 10.0.0.0/8")
 	}
+	if one.Addr().Is4In6() { // as peers' addresses are written
+		one = netip.PrefixFrom(one.Addr().Unmap(), one.Bits()-96)
+	}
 	*p = append(*p, one.Masked())
 	return nil
 }
@@ -80,6 +83,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if fs.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	var err error
 	if c.origin, err = parseOrigin(origin); err != nil {
 		return c, fmt.Errorf("-origin: %w", err)
@@ -88,6 +93,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return c, fmt.Errorf("-memory: %w", err)
 	} else if c.memory < minMemory {
 		return c, fmt.Errorf("-memory: %q is too little; the least is 64KiB", memory)
+	}
+	if given["disk-bytes"] && c.disk == "" {
+		return c, errors.New("-disk-bytes: needs -disk, the directory it is for")
 	}
 	if c.diskBytes, err = parseSize(diskBytes); err != nil {
 		return c, fmt.Errorf("-disk-bytes: %w", err)

@@ -102,6 +102,8 @@ func newCache(c config) (*middleware.Middleware, error) {
 	if err := os.MkdirAll(c.disk, 0o700); err != nil {
 		return nil, fmt.Errorf("-disk: %w", err)
 	}
+	// What was stored from another origin isn't this one's.
+	o.Purge.RulesVersion = c.origin.String()
 	o.Purge.List.Journal = filepath.Join(c.disk, "purges")
 	tier, err := disk.Open(disk.Options{Dir: filepath.Join(c.disk, "objects"), MaxBytes: c.diskBytes})
 	if err != nil {

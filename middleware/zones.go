@@ -1,0 +1,68 @@
+package middleware
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/weirhttp/weir/purge"
+)
+
+// zones are the names of the handlers' spaces in the cache. Safe for concurrent use.
+type zones struct {
+	mu      sync.Mutex
+	names   map[string]bool
+	unnamed int
+}
+
+// number returns the name of a handler that has none: "" for the first, then "2",
+// "3", .... These depend on an order that the next release may change, so that with
+// a disk there may be only one handler without a name, and no other.
+func (z *zones) number(disk bool) string {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if disk && len(z.names) > 0 {
+		panic(needNames)
+	}
+	z.unnamed++
+	name := ""
+	if z.unnamed > 1 {
+		name = strconv.Itoa(z.unnamed)
+	}
+	z.add(name)
+	return name
+}
+
+// needNames tells what to do.
+const needNames = "middleware: several handlers share a cache with a disk: give each a name with WrapZone, " +
+	"or a restart could give one the other's responses"
+
+// claim takes a name.
+func (z *zones) claim(name string, disk bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if disk && z.unnamed > 0 {
+		panic(needNames)
+	}
+	if len(name) > purge.MaxZoneBytes {
+		panic(fmt.Sprintf("middleware: WrapZone: the name has %d bytes, at most %d are allowed", len(name), purge.MaxZoneBytes))
+	}
+	z.add(name)
+}
+
+func (z *zones) add(name string) {
+	if z.names[name] {
+		panic(fmt.Sprintf("middleware: the zone %q has a handler already", name))
+	}
+	if z.names == nil {
+		z.names = make(map[string]bool)
+	}
+	z.names[name] = true
+}
+
+// known reports whether a handler has the name.
+func (z *zones) known(name string) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.names[name]
+}
