@@ -168,8 +168,8 @@ func (x *exchange) accepts(f *flight.Flight[*head], hd *head) bool {
 	if hd.kind == staleError {
 		return x.mayShare(&hd.object.Life)
 	}
-	if hd.subject.Seq() < x.seq && x.h.purges.list.Check(hd.subject) == purge.Gone {
-		f.CloseToWaiters() // purged before x came
+	if hd.subject.Seq() < x.seq && x.h.purges.list.Check(hd.subject) != purge.Valid {
+		f.CloseToWaiters() // purged before x came, softly perhaps: then it is stale
 		return false
 	}
 	names, life := hd.decision.VaryNames, &hd.decision.Life
