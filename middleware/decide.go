@@ -231,8 +231,8 @@ func (f *fetch) checkKept() {
 		if tooLarge {
 			f.tooLarge()
 		}
-		f.fail() // as a refresh it comes to nothing
-		f.holdRefresh()      // before somebody else can lead
+		f.fail()        // as a refresh it comes to nothing
+		f.holdRefresh() // before somebody else can lead
 		f.flight.SetKeep(flight.KeepNot)
 	}
 }
