@@ -26,6 +26,7 @@ import (
 // leaves behind can be seen.
 type inProcess struct {
 	url, addr string
+	mw        *middleware.Middleware
 	mu        sync.Mutex
 	records   []trace.Record
 }
@@ -33,15 +34,22 @@ type inProcess struct {
 // serve starts the proxy. end ends it and says whether it went well.
 func serve(t *testing.T, origin string) (p *inProcess, end func()) {
 	t.Helper()
-	u, err := url.Parse(origin)
-	require.NoError(t, err)
 	p = &inProcess{}
-	mw, err := middleware.New(middleware.Options{Hook: func(r *trace.Record) {
+	return p, p.start(t, origin, middleware.Options{Hook: func(r *trace.Record) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.records = append(p.records, *r)
 	}})
+}
+
+// start starts the proxy with a cache of its own making.
+func (p *inProcess) start(t *testing.T, origin string, o middleware.Options) (end func()) {
+	t.Helper()
+	u, err := url.Parse(origin)
 	require.NoError(t, err)
+	mw, err := middleware.New(o)
+	require.NoError(t, err)
+	p.mw = mw
 	transport := &http.Transport{DisableCompression: true}
 	handler := &httputil.ReverseProxy{
 		Rewrite:       func(pr *httputil.ProxyRequest) { pr.SetURL(u) },
@@ -56,7 +64,7 @@ func serve(t *testing.T, origin string) (p *inProcess, end func()) {
 	go func() { _ = srv.Serve(l) }()
 	p.addr = l.Addr().String()
 	p.url = "http://" + p.addr
-	return p, func() {
+	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		assert.NoError(t, srv.Shutdown(ctx))

@@ -169,8 +169,8 @@ func (x *exchange) accepts(f *flight.Flight[*head], hd *head) bool {
 		// Purged between its choice and the closing to waiters.
 		return x.h.verdict(hd.object) != purge.Gone && x.mayShare(&hd.object.Life)
 	}
-	if hd.subject.Seq() < x.seq && x.h.purges.list.Check(hd.subject) == purge.Gone {
-		f.CloseToWaiters() // purged before x came
+	if hd.subject.Seq() < x.seq && x.h.purges.list.Check(hd.subject) != purge.Valid {
+		f.CloseToWaiters() // purged before x came, softly perhaps: then it is stale
 		return false
 	}
 	names, life := hd.decision.VaryNames, &hd.decision.Life

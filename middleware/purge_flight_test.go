@@ -87,3 +87,40 @@ func TestPurgeDuringRevalidation(t *testing.T) {
 		})
 	}
 }
+
+// A soft purge while a response is on its way: it's stale for whoever comes later,
+// who asks the origin rather than join it, before the head and while the body comes.
+func TestSoftPurgeDuringAFill(t *testing.T) {
+	for _, headCame := range []bool{false, true} {
+		t.Run(fmt.Sprint("after the head ", headCame), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				head, rest := testnet.NewGate(), testnet.NewGate()
+				old := shareable(testnet.Chunk{Data: "old "}, testnet.Chunk{Gate: rest, Data: "end"})
+				old.Gate = head
+				origin := originOf(old)
+				r := newRig(t, Options{}, origin)
+				before := r.many(3, "/")
+				synctest.Wait()
+				if headCame {
+					head.Open()
+					synctest.Wait()
+				}
+				_, err := r.mw.Purge(context.Background(), purge.Selector{Kind: purge.Host, Host: "example.com", Soft: true})
+				require.NoError(t, err)
+				origin.Handle(testnet.AnyPath, shareable(testnet.Chunk{Data: "new"}))
+				after := r.many(3, "/")
+				synctest.Wait()
+				head.Open()
+				synctest.Wait()
+				for _, c := range after {
+					c.whole(t, 200, "new")
+				}
+				rest.Open()
+				for _, c := range before {
+					c.whole(t, 200, "old end")
+				}
+				require.Equal(t, 2, origin.Total())
+			})
+		})
+	}
+}
