@@ -95,5 +95,8 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 		f.h.store.DeleteObject(o)
 		return whyPurged
 	}
+	if f.route.forwardsRng {
+		f.h.dropParts(f.key) // the whole goes first
+	}
 	return ""
 }

@@ -166,6 +166,10 @@ func (f *fetch) publish() bool {
 	if f.supersedes(d) {
 		f.h.store.DeleteObject(f.stale)
 	}
+	if f.route.forwardsRng {
+		etag, _ := hd.full.Get("Etag")
+		f.outdateParts(hd.status, etag)
+	}
 	verdict := flight.Released
 	if d.ShareOnce {
 		verdict = flight.Shared
@@ -231,8 +235,8 @@ func (f *fetch) checkKept() {
 		if tooLarge {
 			f.tooLarge()
 		}
-		f.fail() // as a refresh it comes to nothing
-		f.holdRefresh()      // before somebody else can lead
+		f.fail()        // as a refresh it comes to nothing
+		f.holdRefresh() // before somebody else can lead
 		f.flight.SetKeep(flight.KeepNot)
 	}
 }
