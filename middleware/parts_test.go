@@ -246,6 +246,7 @@ func TestAnswerOutdatesParts(t *testing.T) {
 		{"not there", testnet.Text(404, ""), "bytes=2-3", true},
 		{"an error", testnet.Text(503, ""), "bytes=2-3", false},
 		{"unsatisfiable", testnet.Text(416, ""), "bytes=2-3", false},
+		{"not there, with the tag", testnet.Text(404, "", "Etag", `"v1"`), "bytes=2-3", true},
 		{"not there for all", testnet.Text(404, ""), "", true},
 		{"an error for all", testnet.Text(500, ""), "", false},
 		{"another whole", text("new", "no-store", "Etag", `"v2"`), "", true},
@@ -306,6 +307,7 @@ func TestPartIsNotKept(t *testing.T) {
 		{"vary all", Route{}, piece("0123", 0, 10, `"v1"`, "Vary", "*"), nil, false},
 		{"no lifetime", Route{}, testnet.Text(206, "0123", "Content-Range", "bytes 0-3/10", "Etag", `"v1"`), nil, false},
 		{"too large", Route{}, piece("0123", 0, 2<<20+1, `"v1"`), nil, false},
+		{"absurdly large", Route{}, piece("0123", 0, 1<<61, `"v1"`), nil, false},
 		{"just not too large", Route{}, piece("0123", 0, 2<<20, `"v1"`), nil, true},
 		{"aborted", Route{}, broken, nil, false},
 		{"for several ranges", Route{}, piece("0123", 0, 10, `"v1"`), []string{"Range", "bytes=0-1,2-3"}, false},
@@ -362,9 +364,9 @@ func TestSilentHandlerLeavesNoPart(t *testing.T) {
 			_, _, _ = w.(http.Hijacker).Hijack()
 		}})
 		s.get("/", "Range", "bytes=0-3")
-		require.Nil(t, s.partsOf("/"))
 		s.h.ServeHTTP(hijackable{httptest.NewRecorder()}, request("GET", "/", "Range", "bytes=0-3"))
-		require.Nil(t, s.partsOf("/"))
+		s.asked(2)
+		require.Zero(t, s.mw.Stats().Memory.Objects)
 	})
 }
 
@@ -384,26 +386,30 @@ func TestPartIsJudgedByWhatTheClientSent(t *testing.T) {
 	})
 }
 
-// Stale parts aren't used, neither for who accepts stale responses nor instead of
-// an error; a fresh one still joins them.
+// Stale parts aren't used, neither while they are refreshed, nor for who accepts
+// stale responses, nor instead of an error; a fresh one still joins them.
 func TestStalePartsAreNotUsed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newSite(t, Options{Default: Route{ForwardRange: true, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour}},
-			piece("01", 0, 10, `"v1"`), testnet.Text(503, "away"), testnet.Text(503, "away"), piece("23", 2, 10, `"v1"`))
-		s.get("/", "Range", "bytes=0-1")
-		after(61 * time.Second)
-		for _, header := range [][]string{nil, {"Cache-Control", "max-stale"}} {
-			r := s.get("/", append(header, "Range", "bytes=0-1")...)
-			r.is(t, passedPart("away", false).at(503).withStatus("fwd=uri-miss;fwd-status=503"))
-		}
-		s.get("/", "Range", "bytes=2-3")
-		r := s.get("/", "Range", "bytes=0-3")
-		r.isRange(t, hitPart("0123", 60, 0), "bytes 0-3/10")
-		s.asked(4)
-	})
+	for _, route := range []Route{
+		{ForwardRange: true}, {ForwardRange: true, StaleIfError: time.Hour, StaleWhileRevalidate: time.Hour},
+	} {
+		bubble(t, func(t *testing.T) {
+			s := newSite(t, Options{Default: route},
+				piece("01", 0, 10, `"v1"`), testnet.Text(503, "away"), testnet.Text(503, "away"), piece("23", 2, 10, `"v1"`))
+			s.get("/", "Range", "bytes=0-1")
+			after(61 * time.Second)
+			for _, header := range [][]string{nil, {"Cache-Control", "max-stale"}} {
+				r := s.get("/", append(header, "Range", "bytes=0-1")...)
+				w := passedPart("away", false)
+				w.status, w.cache = 503, "fwd=uri-miss;fwd-status=503"
+				r.is(t, w)
+			}
+			s.get("/", "Range", "bytes=2-3")
+			r := s.get("/", "Range", "bytes=0-3")
+			r.isRange(t, hitPart("0123", 60, 0), "bytes 0-3/10")
+			s.asked(4)
+		})
+	}
 }
-
-func (w want) withStatus(cache string) want { w.cache = cache; return w }
 
 // The request's own directives count as for whole responses.
 func TestPartsAndRequestDirectives(t *testing.T) {
@@ -582,6 +588,19 @@ func TestPartsThatVary(t *testing.T) {
 		s.asked(3)
 		r = s.get("/", "X-Kind", "en")
 		require.Equal(t, "fetched", r.body)
+	})
+}
+
+// An origin gives representations that it selects the same entity tag: their bytes
+// don't mix all the same.
+func TestPartsOfVariantsDoNotMix(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, forwarding(), piece("en", 0, 10, `"v1"`, "Vary", "X-Kind"), piece("de", 2, 10, `"v1"`, "Vary", "X-Kind"))
+		s.get("/", "Range", "bytes=0-1", "X-Kind", "en")
+		s.get("/", "Range", "bytes=2-3", "X-Kind", "de")
+		require.Equal(t, spans{{2, 4}}, s.partsOf("/"))
+		r := s.get("/", "Range", "bytes=2-3", "X-Kind", "de")
+		r.isRange(t, hitPart("de", 60, 0), "bytes 2-3/10")
 	})
 }
 
