@@ -514,12 +514,18 @@ func TestPurgedParts(t *testing.T) {
 }
 
 // An older answer that comes late adds its bytes, but its fields don't count; of
-// another representation it's dropped.
+// another representation, or from before a purge, it's dropped.
 func TestLatePart(t *testing.T) {
-	for _, etag := range []string{`"v1"`, `"v0"`} {
+	for _, c := range []struct {
+		etag   string
+		purged bool
+		have   spans
+	}{
+		{`"v1"`, false, spans{{0, 3}}}, {`"v0"`, false, spans{{1, 3}}}, {`"v1"`, true, spans{{1, 3}}},
+	} {
 		bubble(t, func(t *testing.T) {
 			gate := closedUntilEnd(t)
-			late := piece("0a", 0, 10, etag, "X-Which", "late")
+			late := piece("0a", 0, 10, c.etag, "X-Which", "late")
 			late.Gate = gate
 			s := newSite(t, forwarding(), late, piece("12", 1, 10, `"v1"`, "X-Which", "newer"))
 			done := make(chan struct{})
@@ -529,16 +535,16 @@ func TestLatePart(t *testing.T) {
 			}()
 			synctest.Wait()
 			after(time.Second)
+			if c.purged {
+				s.purge(purge.Selector{Kind: purge.Everything})
+			}
 			s.get("/", "Range", "bytes=1-2")
 			gate.Open()
 			<-done
-			have := spans{{0, 3}}
-			if etag != `"v1"` {
-				have = spans{{1, 3}}
-			}
-			require.Equal(t, have, s.partsOf("/"))
-			r := s.get("/", "Range", fmt.Sprintf("bytes=%d-2", have[0].start))
-			r.isRange(t, hitPart("012"[have[0].start:], 60, 0), fmt.Sprintf("bytes %d-2/10", have[0].start))
+			require.Equal(t, c.have, s.partsOf("/"))
+			first := c.have[0].start
+			r := s.get("/", "Range", fmt.Sprintf("bytes=%d-2", first))
+			r.isRange(t, hitPart("012"[first:], 60, 0), fmt.Sprintf("bytes %d-2/10", first))
 			require.Equal(t, "newer", r.header.Get("X-Which"))
 			s.asked(2)
 		})
