@@ -94,6 +94,9 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	}
 	switch r {
 	case store.Kept:
+		if f.route.forwardsRng {
+			f.h.dropParts(f.key) // the whole goes first
+		}
 		return ""
 	case store.Withdrawn:
 		return whyPurged

@@ -167,6 +167,10 @@ func (f *fetch) publish() bool {
 	if f.supersedes(d) {
 		f.h.store.DeleteObject(f.stale)
 	}
+	if f.route.forwardsRng {
+		etag, _ := hd.full.Get("Etag")
+		f.outdateParts(hd.status, etag)
+	}
 	verdict := flight.Released
 	if d.ShareOnce {
 		verdict = flight.Shared

@@ -167,7 +167,10 @@ type Route struct {
 	ShareOnce bool
 	// ForwardRange hands requests with Range to the origin as they are when
 	// nothing usable is stored. Otherwise the whole object is fetched once and
-	// the range served from it, as long as it starts within RangeWindow.
+	// the range served from it, as long as it starts within RangeWindow. The parts
+	// that come back for single ranges are kept in memory if they have a strong
+	// entity tag and the whole would fit there, and serve ranges within them while
+	// they are fresh (RFC 9111 §3.3, §3.4).
 	ForwardRange bool
 	// RangeWindow is how far into an object a range may start for the whole
 	// object to be fetched. 0 means DefaultRangeWindow (8 MiB).

@@ -34,9 +34,12 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		r = r.WithContext(trace.NewContext(r.Context(), rec))
 	}
 	if x.mayStorePost() {
-		pw.post = &postCapture{}
+		pw.capture = &postCapture{}
+	} else if part := x.capturePart(why, r, pw.asked); part != nil {
+		pw.capture = part
+		defer part.f.flight.Finish(nil)
 	}
-	if len(w.Header()) > 0 && (pw.post != nil || r.Method == http.MethodHead) {
+	if len(w.Header()) > 0 && (pw.capture != nil || r.Method == http.MethodHead) {
 		pw.outer = w.Header().Clone()
 	}
 	returned := false
@@ -52,7 +55,7 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	x.h.next.ServeHTTP(pw, r)
 	pw.finish()
 	returned = true
-	if pw.post != nil {
-		pw.post.store(x, r, pw.asked)
+	if pw.capture != nil {
+		pw.capture.store(x, r, pw.asked)
 	}
 }

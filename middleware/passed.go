@@ -72,6 +72,7 @@ func (x *exchange) target() *url.URL {
 func (m *Middleware) forget(key store.Key) {
 	m.flights.Forget(key)
 	m.store.Delete(key)
+	m.dropParts(key)
 }
 
 // headAnswered lets an answer to HEAD freshen the stored response to GET, or

@@ -19,11 +19,21 @@ type passWriter struct {
 	w     http.ResponseWriter
 	asked time.Time
 	wrote bool
-	outer http.Header  // what outer handlers had set, where only the handler's own counts
-	post  *postCapture // nil unless the response may answer later GETs
+	outer http.Header // what outer handlers had set, where only the handler's own counts
+
+	capture capture // nil unless the response may answer later GETs
 
 	endless  bool // only the end of the body says how long it is
 	answered bool // a stored response was the answer; the handler's isn't sent
+}
+
+// capture keeps a copy of a response that is passed. begin looks at its head and
+// reports whether it's wanted, add gets what the client took of its body, and store
+// stores it after the handler has returned.
+type capture interface {
+	begin(x *exchange, status int, h http.Header) bool
+	add(b []byte, err error)
+	store(x *exchange, r *http.Request, asked time.Time)
 }
 
 var _ interface {
@@ -66,7 +76,9 @@ func (p *passWriter) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	n, err := p.w.Write(b)
-	p.post.add(b[:n], err)
+	if p.capture != nil {
+		p.capture.add(b[:n], err)
+	}
 	p.count(int64(n))
 	return n, err
 }
@@ -74,7 +86,7 @@ func (p *passWriter) Write(b []byte) (int, error) {
 // WriteString is Write without a copy where the client's writer has that.
 func (p *passWriter) WriteString(s string) (int, error) {
 	p.implicit()
-	if p.post != nil || p.answered {
+	if p.capture != nil || p.answered {
 		return p.Write([]byte(s))
 	}
 	n, err := io.WriteString(p.w, s)
@@ -85,7 +97,7 @@ func (p *passWriter) WriteString(s string) (int, error) {
 // ReadFrom hands the source to the client's writer, so that sendfile works.
 func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
 	p.implicit()
-	if p.post != nil || p.answered {
+	if p.capture != nil || p.answered {
 		return io.Copy(struct{ io.Writer }{p}, src)
 	}
 	var n int64
@@ -159,7 +171,9 @@ func (p *passWriter) finish() {
 // head looks at the final head and adds the fields to it.
 func (p *passWriter) head(x *exchange, status int) {
 	own := ownHeader(p.w.Header(), p.outer)
-	p.post.begin(x, status, own)
+	if p.capture != nil && !p.capture.begin(x, status, own) {
+		p.capture = nil
+	}
 	x.passedHead(status, p.w.Header(), own, p.asked)
 }
 

@@ -32,6 +32,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for {
 		found := x.lookup()
+		if o, ttl := x.part(&found); o != nil {
+			x.respond(o, trace.Hit, whyPart, ttl)
+			return
+		}
 		v := x.judge(&found)
 		if x.route.search && found.object == nil {
 			x.bySearch(&found, &v)

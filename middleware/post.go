@@ -12,9 +12,9 @@ import (
 )
 
 // postCapture keeps a copy of the response to a POST that says it answers later
-// GETs of the same URL (RFC 9110 §9.3.3). A nil one does nothing.
+// GETs of the same URL (RFC 9110 §9.3.3).
 type postCapture struct {
-	wanted bool
+	broken bool
 	status int
 	header http.Header
 	length int64
@@ -35,25 +35,26 @@ func (x *exchange) mayStorePost() bool {
 }
 
 // begin looks at the head.
-func (p *postCapture) begin(x *exchange, status int, h http.Header) {
-	if p == nil || status != http.StatusOK || len(h["Content-Location"]) != 1 {
-		return
+func (p *postCapture) begin(x *exchange, status int, h http.Header) bool {
+	if status != http.StatusOK || len(h["Content-Location"]) != 1 {
+		return false
 	}
 	h = canonicalNames(h)
 	target := x.target()
 	ref, err := url.Parse(h["Content-Location"][0])
 	if err != nil || target.ResolveReference(ref).String() != target.String() {
-		return
+		return false
 	}
-	p.wanted, p.status, p.header, p.at = true, status, h.Clone(), time.Now()
+	p.status, p.header, p.at = status, h.Clone(), time.Now()
 	p.length, p.limit = declaredLength(h, status), x.h.store.MaxMemoryObject()
+	return true
 }
 
 func (p *postCapture) add(b []byte, err error) {
 	switch {
-	case p == nil || !p.wanted:
+	case p.broken:
 	case err != nil || int64(len(p.body)+len(b)) > p.limit:
-		p.wanted, p.body = false, nil
+		p.broken, p.body = true, nil
 	default:
 		p.body = append(p.body, b...)
 	}
@@ -62,7 +63,7 @@ func (p *postCapture) add(b []byte, err error) {
 // store keeps the response as the one to a GET, if it's whole and the rules
 // allow it with a lifetime that the origin itself gave.
 func (p *postCapture) store(x *exchange, r *http.Request, asked time.Time) {
-	if !p.wanted || r.Context().Err() != nil || p.length >= 0 && int64(len(p.body)) != p.length {
+	if p.broken || p.header == nil || r.Context().Err() != nil || p.length >= 0 && int64(len(p.body)) != p.length {
 		return
 	}
 	key, ok := x.getKey()

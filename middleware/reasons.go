@@ -30,6 +30,7 @@ const (
 	whyCredentials  reason = "the request has cookies and the stored response isn't marked as shared"
 	whyNoStoreAsked reason = "the request says no-store"
 	whyOnlyIfCached reason = "the request says only-if-cached and nothing usable is stored"
+	whyPart         reason = "a stored part has the whole range and is fresh"
 	whyCollapsed    reason = "another client's request for the same response was under way"
 	whyValidated    reason = "the origin confirmed the stored response"
 	whyNoAnswer     reason = "the origin gave no answer"
