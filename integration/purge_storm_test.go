@@ -84,10 +84,11 @@ func newStormRig(t *testing.T) *stormRig {
 		p.size = 1 << 10
 	}
 	for i := range s.url {
-		srv := httptest.NewServer(mw.Wrap(s.origin))
+		srv := httptest.NewServer(mw.WrapZone([]string{"", "2"}[i], s.origin))
 		t.Cleanup(srv.Close)
 		s.url[i] = srv.URL
 	}
+	mw.WrapZone("other", s.origin) // purges of unknown zones are refused
 	return s
 }
 
