@@ -238,8 +238,7 @@ func (f *fetch) checkKept() {
 		if tooLarge {
 			f.tooLarge()
 		}
-		f.fail()        // as a refresh it comes to nothing
-		f.holdRefresh() // before somebody else can lead
+		f.fail() // as a refresh it comes to nothing
 		f.flight.SetKeep(flight.KeepNot)
 	}
 }

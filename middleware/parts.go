@@ -88,14 +88,7 @@ func (f *fetch) keepParts(o *store.Object) bool {
 	if f.flight.Doomed() || f.h.purges.list.Check(o.Attached.(*parts).subject) != purge.Valid {
 		return false
 	}
-	if f.h.store.PutMemory(o) != store.Kept {
-		return false
-	}
-	if f.flight.Doomed() {
-		f.h.dropParts(f.key)
-		return false
-	}
-	return true
+	return f.h.store.PutMemory(o, func() bool { return !f.flight.Doomed() }) == store.Kept
 }
 
 // sameAs reports whether p's bytes may be combined with others: those of the

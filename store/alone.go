@@ -3,9 +3,9 @@ package store
 // PutMemory keeps o in memory alone, or says why not; then nothing changes. It's
 // for what isn't worth a place on disk, under keys that lead to nothing else: o
 // doesn't vary, and is never written to a disk, nor looked for there. It may be
-// evicted at any time.
-func (s *Store) PutMemory(o *Object) Rejection {
-	r, dropped := s.putMemory(o, nil)
+// evicted at any time. allowed is as in [Store.PutIf].
+func (s *Store) PutMemory(o *Object, allowed func() bool) Rejection {
+	r, dropped := s.putMemory(o, allowed)
 	s.drop(dropped)
 	return r
 }
