@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -36,6 +37,11 @@ func New(o Options) (*Limiter, error) {
 	l.pool.New = newWaiter
 	l.counts = ceilings{limit: r.limit, reserve: r.reserve}
 	for _, route := range r.routes {
+		// A ceiling that isn't lower than the global one must never be what is in
+		// the way, or others would overtake who waits for room in all.
+		if route.limit == r.limit {
+			route.limit = math.MaxInt32
+		}
 		l.counts.routes = append(l.counts.routes, routeCount{limit: route.limit})
 	}
 	for rank := range l.lines {

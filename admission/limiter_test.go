@@ -305,3 +305,22 @@ func TestRetryAfterGrowsAndShrinks(t *testing.T) {
 	r.value = MaxRetryAfter
 	assert.Equal(t, time.Second, r.refuse(1e6*second), "all of it is long ago")
 }
+
+// A request on a route without a ceiling of its own, that costs nearly all there
+// is, isn't overtaken by cheap ones of other routes for ever.
+func TestWideRequestIsNotOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{Limit: 8, Routes: []Route{{Name: "a"}}})
+		p := mustTry(t, l, Request{Route: 1})
+		out := make(chan result, 1)
+		queueUp(background, l, "wide", Request{Route: 1, Cost: 8}, out)
+		synctest.Wait()
+		_, d := l.TryAcquire(Request{})
+		assert.Equal(t, LimitFull, d.Reason)
+		p.Release()
+		got := <-out
+		assert.True(t, got.d.OK())
+		got.permit.Release()
+		empty(t, l)
+	})
+}

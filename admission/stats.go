@@ -39,7 +39,7 @@ func (l *Limiter) Stats() Stats {
 		s.Classes[c] = ClassStats{int(l.counts.classes[c.rank()]), l.lines[c.rank()].waiters}
 	}
 	for i, r := range l.counts.routes[1:] {
-		route := RouteStats{Name: l.config.names[i+1], Limit: int(r.limit), InUse: int(r.used)}
+		route := RouteStats{Name: l.config.names[i+1], Limit: int(min(r.limit, l.counts.limit)), InUse: int(r.used)}
 		for rank := range l.lines {
 			route.Waiting += l.lines[rank].queues[i+1].waiters
 		}
