@@ -1,4 +1,5 @@
 // Package admission says whether work may start now, has to wait, or is refused.
+// It stands alone: nothing in weir uses it yet.
 //
 // # Ceilings
 //
@@ -33,4 +34,10 @@
 //
 // A refusal is a [Decision] with a [Reason] and an advice when to come again.
 // Refusing costs no allocation and next to no time.
+//
+// # Rates
+//
+// [Buckets] bound how much happens over time. One call debits several buckets and
+// their parents, or none of them. A bucket can only be stricter than its parent.
+// [Addresses] keeps one for each client address in bounded memory.
 package admission

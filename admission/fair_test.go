@@ -50,7 +50,7 @@ func (c *contender) collect(t *testing.T, l *Limiter) (out []Permit) {
 // Tenants that always wait get what their weights say: at no time do two of them
 // differ by more than a request of each, whichever routes they use.
 func TestFairness(t *testing.T) {
-	for seed := range 40 {
+	for seed := range 8 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 3))
 		l := newLimiter(t, Options{Limit: 8 + rng.IntN(20), StandingAfter: -1, Routes: []Route{{Name: "a"}, {Name: "b"}}})
 		var running []Permit
@@ -63,7 +63,7 @@ func TestFairness(t *testing.T) {
 			c.queue(l, rng)
 			tenants = append(tenants, c)
 		}
-		for range 3000 {
+		for range 1000 {
 			i := rng.IntN(len(running))
 			running[i].Release()
 			running[i] = running[len(running)-1]
@@ -137,7 +137,7 @@ func TestReserveIsKept(t *testing.T) {
 		l := newLimiter(t, Options{Limit: 20, ReserveCritical: 6, ReserveNormal: 5, Routes: []Route{{Name: "a", Limit: 9}}})
 		var critical, others []Permit
 		var waiting []*waiter
-		for range 3000 {
+		for range 1000 {
 			switch rng.IntN(4) {
 			case 0:
 				if len(critical) < 6 {
