@@ -70,7 +70,7 @@ func TestBucketErrors(t *testing.T) {
 	assert.False(t, ok, "a bucket of another set")
 }
 
-// In no stretch of time does more pass than burst + rate × T; each debit happens
+// By no time has more passed than burst + rate × T; each debit happens
 // on all levels or on none.
 func TestCompoundProperties(t *testing.T) {
 	for seed := range 50 {
