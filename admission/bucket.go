@@ -1,0 +1,151 @@
+package admission
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Rate is how much may happen over time.
+type Rate struct {
+	// PerSecond is in units of cost: above 0, at most a million. Less than one a
+	// second is a fraction.
+	PerSecond float64
+	// Burst is how much may happen at once after a pause, up to a million. 0
+	// means two seconds of the rate, at least 1.
+	Burst float64
+}
+
+// resolve returns the time that a cost of 1 takes, in nanoseconds, and the time
+// to fill an empty bucket. Roundings make the rate lower, never higher.
+func (r Rate) resolve() (interval, full int64, err error) {
+	const million = 1e6
+	if !(r.PerSecond >= 1e-6 && r.PerSecond <= million) {
+		return 0, 0, &ConfigError{"PerSecond", r.PerSecond, "must be between 0.000001 and 1000000; to have no limit, use no bucket"}
+	}
+	if r.Burst == 0 {
+		r.Burst = max(2*r.PerSecond, 1)
+	}
+	if !(r.Burst >= 1 && r.Burst <= million) {
+		return 0, 0, &ConfigError{"Burst", r.Burst, "must be between 1 and 1000000; leave it 0 for two seconds of the rate"}
+	}
+	interval = int64(math.Ceil(1e9 / r.PerSecond))
+	if r.Burst*float64(interval) > math.MaxInt64/4 {
+		return 0, 0, &ConfigError{"Burst", r.Burst, fmt.Sprintf("takes too long to fill at %g a second; lower it or raise PerSecond", r.PerSecond)}
+	}
+	return interval, int64(r.Burst * float64(interval)), nil
+}
+
+// Buckets is a set of token buckets that can be debited together. The zero value
+// is an empty set. Its methods may be called by many goroutines.
+type Buckets struct {
+	mu    sync.Mutex
+	once  sync.Once
+	epoch time.Time
+}
+
+// Bucket is a token bucket of a set.
+type Bucket struct {
+	parent   *Bucket
+	set      *Buckets
+	interval int64
+	full     int64
+	// filled is the instant at which the bucket will be full again (the theoretical
+	// arrival time of GCRA). Not later than now means that it is full.
+	filled int64
+}
+
+const maxDepth = 8
+
+// Bucket makes a full bucket. Debiting it debits its parent too; nil is none. A
+// bucket can only be stricter than its parent: a rate or burst above the parent's
+// is refused with a *[ConfigError], as is a chain of more than eight.
+func (s *Buckets) Bucket(r Rate, parent *Bucket) (*Bucket, error) {
+	interval, full, err := r.resolve()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bucket{parent: parent, set: s, interval: interval, full: full}
+	if parent == nil {
+		return b, nil
+	}
+	if parent.set != s {
+		return nil, &ConfigError{"parent", parent, "is of another set; make both with the same Buckets"}
+	}
+	if interval < parent.interval {
+		return nil, &ConfigError{"PerSecond", r.PerSecond, fmt.Sprintf("is above its parent's (%g); lower it", 1e9/float64(parent.interval))}
+	}
+	if b.burst() > parent.burst()+1e-6 {
+		return nil, &ConfigError{"Burst", b.burst(), fmt.Sprintf("is above its parent's (%g); lower it", parent.burst())}
+	}
+	depth := 1
+	for p := parent; p != nil; p = p.parent {
+		depth++
+	}
+	if depth > maxDepth {
+		return nil, &ConfigError{"parent", depth, "makes a chain of more than 8; leave a level out"}
+	}
+	return b, nil
+}
+
+func (b *Bucket) burst() float64 { return float64(b.full) / float64(b.interval) }
+
+// Take debits all buckets, and all their parents, or none of them. A bucket that
+// is reached in several ways is debited once. Nil ones don't count. wait is how
+// long to stay away until all had enough, if nobody else came; 0 if ok. A cost
+// above a burst never fits; wait is then the time to fill that bucket. A cost
+// below 1 is taken as 1. With more than 16 buckets in all, or one of another set,
+// it fails.
+func (s *Buckets) Take(cost int, buckets ...*Bucket) (ok bool, wait time.Duration) {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.take(now, cost, buckets...)
+}
+
+// now is the time since the set was first used; it never goes back.
+func (s *Buckets) now() int64 {
+	s.once.Do(func() { s.epoch = time.Now() })
+	return int64(time.Since(s.epoch))
+}
+
+func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Duration) {
+	var all [16]*Bucket
+	n := 0
+	for _, b := range buckets {
+	chain:
+		for ; b != nil; b = b.parent {
+			for _, have := range all[:n] {
+				if have == b {
+					break chain // and its parents with it
+				}
+			}
+			if n == len(all) || b.set != s {
+				return false, time.Second
+			}
+			all[n] = b
+			n++
+		}
+	}
+	units := int64(min(max(cost, 1), 1<<20))
+	var wait int64
+	for _, b := range all[:n] {
+		wait = max(wait, b.wait(now, units))
+	}
+	if wait > 0 {
+		return false, time.Duration(wait)
+	}
+	for _, b := range all[:n] {
+		b.filled = max(b.filled, now) + units*b.interval
+	}
+	return true, 0
+}
+
+// wait is how long it takes until the bucket has units.
+func (b *Bucket) wait(now, units int64) int64 {
+	if units > b.full/b.interval {
+		return max(b.full, 1)
+	}
+	return max(0, max(b.filled, now)+units*b.interval-b.full-now)
+}

@@ -1,0 +1,176 @@
+package admission
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// contender is a tenant that always has requests in the queue.
+type contender struct {
+	name   string
+	weight int
+	cost   int // of each request, at most
+	routes int
+	queued []*waiter
+	served float64 // cost / weight
+}
+
+// queue tops up the contender's requests, to more than one release can admit.
+func (c *contender) queue(l *Limiter, rng *rand.Rand) {
+	for len(c.queued) < 40 {
+		r := Request{Tenant: c.name, Weight: c.weight, Cost: 1 + rng.IntN(c.cost), Route: RouteID(rng.IntN(c.routes))}
+		c.queued = append(c.queued, l.enqueue(&r, l.place(&r), l.now(), time.Hour))
+	}
+}
+
+// collect returns the permits of the contender's requests that were admitted.
+func (c *contender) collect(t *testing.T, l *Limiter) (out []Permit) {
+	rest := c.queued[:0]
+	for _, w := range c.queued {
+		if !w.settled {
+			rest = append(rest, w)
+			continue
+		}
+		<-w.wake
+		p, d := l.recycle(w)
+		require.True(t, d.OK())
+		c.served += float64(p.Cost()) / float64(c.weight)
+		out = append(out, p)
+	}
+	c.queued = rest
+	return out
+}
+
+// Tenants that always wait get what their weights say: at no time do two of them
+// differ by more than a request of each, whichever routes they use.
+func TestFairness(t *testing.T) {
+	for seed := range 8 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 3))
+		l := newLimiter(t, Options{Limit: 8 + rng.IntN(20), StandingAfter: -1, Routes: []Route{{Name: "a"}, {Name: "b"}}})
+		var running []Permit
+		for range l.counts.limit {
+			running = append(running, mustTry(t, l, Request{}))
+		}
+		var tenants []*contender
+		for i := range 2 + rng.IntN(6) {
+			c := &contender{name: fmt.Sprint(i), weight: 1 + rng.IntN(5), cost: 1 + rng.IntN(8), routes: 1 + rng.IntN(3)}
+			c.queue(l, rng)
+			tenants = append(tenants, c)
+		}
+		for range 1000 {
+			i := rng.IntN(len(running))
+			running[i].Release()
+			running[i] = running[len(running)-1]
+			running = running[:len(running)-1]
+			for _, c := range tenants {
+				running = append(running, c.collect(t, l)...)
+				c.queue(l, rng)
+			}
+			for _, a := range tenants {
+				for _, b := range tenants {
+					most := float64(a.cost)/float64(a.weight) + float64(b.cost)/float64(b.weight)
+					require.LessOrEqual(t, a.served-b.served, most+0.01, "%v against %v", a.name, b.name)
+				}
+			}
+		}
+	}
+}
+
+// A tenant with hundreds of requests in the queue doesn't keep one with a single
+// request waiting for more than a round.
+func TestCrowdDoesNotStarve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{Limit: 1, Queue: 1000, TenantQueue: 900})
+		p := mustTry(t, l, Request{})
+		out := make(chan result, 1000)
+		for range 500 {
+			queueUp(background, l, "crowd", Request{Tenant: "crowd"}, out)
+		}
+		synctest.Wait()
+		p.Release()
+		p = (<-out).permit
+		queueUp(background, l, "one", Request{Tenant: "one"}, out)
+		synctest.Wait()
+		p.Release()
+		first := <-out
+		first.permit.Release()
+		second := <-out
+		second.permit.Release()
+		assert.Contains(t, []string{first.name, second.name}, "one")
+		for range 498 {
+			(<-out).permit.Release()
+		}
+		synctest.Wait()
+		// Nobody who comes when there is room is made to pay for the past.
+		mustTry(t, l, Request{}).Release()
+		empty(t, l)
+		assert.Empty(t, l.lines[1].tenants)
+	})
+}
+
+// However many tenants come and go, only so many are remembered.
+func TestIdleTenantsAreBounded(t *testing.T) {
+	l := newLimiter(t, Options{Limit: 1, Queue: 4})
+	p := mustTry(t, l, Request{})
+	for i := range 3 * keepIdle {
+		r := Request{Tenant: fmt.Sprint(i)}
+		w := l.enqueue(&r, l.place(&r), l.now(), time.Hour)
+		p.Release()
+		<-w.wake
+		p, _ = l.recycle(w)
+	}
+	assert.LessOrEqual(t, len(l.lines[1].tenants), keepIdle)
+	assert.LessOrEqual(t, len(l.lines[1].spareTenants), 4)
+}
+
+// As long as critical requests want no more than is reserved for them, they
+// neither wait nor are refused, whatever the others do.
+func TestReserveIsKept(t *testing.T) {
+	for seed := range 20 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 4))
+		l := newLimiter(t, Options{Limit: 20, ReserveCritical: 6, ReserveNormal: 5, Routes: []Route{{Name: "a", Limit: 9}}})
+		var critical, others []Permit
+		var waiting []*waiter
+		for range 1000 {
+			switch rng.IntN(4) {
+			case 0:
+				if len(critical) < 6 {
+					critical = append(critical, mustTry(t, l, Request{Class: Critical}))
+				}
+			case 1:
+				if len(critical) > 0 {
+					critical[0].Release()
+					critical = critical[1:]
+				}
+			case 2:
+				r := Request{Class: []Class{Normal, Background}[rng.IntN(2)], Cost: 1 + rng.IntN(9), Route: RouteID(rng.IntN(2))}
+				if len(waiting) < 50 {
+					waiting = append(waiting, l.enqueue(&r, l.place(&r), l.now(), time.Hour))
+				}
+			default:
+				if len(others) > 0 {
+					others[0].Release()
+					others = others[1:]
+				}
+			}
+			rest := waiting[:0]
+			for _, w := range waiting {
+				if !w.settled {
+					rest = append(rest, w)
+					continue
+				}
+				<-w.wake
+				if p, d := l.recycle(w); d.OK() {
+					others = append(others, p)
+				}
+			}
+			waiting = rest
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package admission
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+// Limiter bounds how much runs at once. Its methods may be called by many
+// goroutines. It has no goroutines of its own and needs no closing.
+type Limiter struct {
+	config resolved
+	epoch  time.Time
+	pool   sync.Pool // of *waiter
+
+	mu       sync.Mutex
+	counts   ceilings
+	permits  permits
+	lines    [classes]line // by rank
+	waiters  int           // in all lines, as of the last change
+	idle     int           // tenants that the lines remember without waiters
+	seq      uint64
+	retry    retryAfter
+	admitted uint64
+	refused  [lastReason]uint64
+}
+
+// New returns a limiter, or all that is wrong with the options: joined
+// *[ConfigError] values.
+func New(o Options) (*Limiter, error) {
+	r, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	l := &Limiter{config: r, epoch: time.Now()}
+	l.pool.New = newWaiter
+	l.counts = ceilings{limit: r.limit, reserve: r.reserve}
+	for _, route := range r.routes {
+		// A ceiling that isn't lower than the global one must never be what is in
+		// the way, or others would overtake who waits for room in all.
+		if route.limit == r.limit {
+			route.limit = math.MaxInt32
+		}
+		l.counts.routes = append(l.counts.routes, routeCount{limit: route.limit})
+	}
+	for rank := range l.lines {
+		n := &l.lines[rank]
+		n.tenants = map[string]*tenant{}
+		n.queues = make([]queue, len(r.routes))
+		for i := range n.queues {
+			n.queues[i].rank, n.queues[i].route = rank, i
+		}
+	}
+	return l, nil
+}
+
+// now is the time since the limiter was made; it never goes back.
+func (l *Limiter) now() int64 { return int64(time.Since(l.epoch)) }
+
+// Route returns the ID of the route with a name; not ok if there is none.
+func (l *Limiter) Route(name string) (id RouteID, ok bool) {
+	for i, n := range l.config.names {
+		if i > 0 && n == name {
+			return RouteID(i), true
+		}
+	}
+	return 0, false
+}
+
+// place is where a request counts.
+type place struct {
+	rank, route int
+	cost        int64
+}
+
+func (l *Limiter) place(r *Request) place {
+	p := place{rank: r.Class.rank(), cost: int64(r.Cost)}
+	if r.Route > 0 && int(r.Route) < len(l.counts.routes) {
+		p.route = int(r.Route)
+	}
+	if p.cost <= 0 {
+		p.cost = l.config.routes[p.route].defaultFee
+	}
+	if p.cost > 1 {
+		p.cost = min(p.cost, l.counts.most(p.rank, p.route))
+	}
+	return p
+}
+
+func (l *Limiter) fits(p place) bool {
+	return l.counts.fitsAll(p.rank, p.cost) && l.counts.fitsRoute(p.route, p.cost)
+}
+
+// TryAcquire returns a permit if there is room now and nobody waits whose turn
+// it is before. It doesn't queue. The permit must be released.
+func (l *Limiter) TryAcquire(r Request) (Permit, Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.place(&r)
+	if l.waiters == 0 && l.fits(p) {
+		return l.pass(p), Decision{}
+	}
+	now := l.now()
+	if !l.fits(p) {
+		return Permit{}, l.refuse(l.full(p), nil, now)
+	}
+	w := l.enqueue(&r, p, now, l.config.routes[p.route].timeout)
+	if !w.settled {
+		l.withdraw(w, l.full(p), now)
+	}
+	<-w.wake
+	return l.recycle(w)
+}
+
+// Acquire returns a permit, for which it may have to queue. It gives up when the
+// queue is full, the time to wait is over, or ctx ends. The permit must be
+// released.
+func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
+	gone := ctx.Err() != nil
+	l.mu.Lock()
+	p := l.place(&r)
+	if l.waiters == 0 && !gone && l.fits(p) {
+		permit := l.pass(p)
+		l.mu.Unlock()
+		return permit, Decision{}
+	}
+	now := l.now()
+	if gone {
+		d := l.refuse(ClientGone, nil, now)
+		l.mu.Unlock()
+		return Permit{}, d
+	}
+	over := l.overflow(&r, p)
+	if over != Admitted && !l.fits(p) {
+		d := l.refuse(over, nil, now)
+		l.mu.Unlock()
+		return Permit{}, d
+	}
+	timeout := l.config.routes[p.route].timeout
+	if until, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(until)/4)
+	}
+	w := l.enqueue(&r, p, now, timeout)
+	if !w.settled && over != Admitted {
+		l.withdraw(w, over, now)
+	}
+	settled := w.settled
+	l.mu.Unlock()
+	if settled {
+		<-w.wake
+		return l.recycle(w)
+	}
+	return l.wait(ctx, w, timeout)
+}
+
+// pass admits a request that nobody waits before.
+func (l *Limiter) pass(p place) Permit {
+	if l.idle > 0 {
+		for i := range l.lines {
+			l.lines[i].calm()
+		}
+		l.idle = 0
+	}
+	return l.issue(p.rank, p.route, p.cost)
+}
+
+func (l *Limiter) issue(rank, route int, cost int64) Permit {
+	l.counts.add(rank, route, cost)
+	l.admitted++
+	i, gen := l.permits.issue(rank, route, cost)
+	return Permit{l: l, slot: i, gen: gen, cost: int32(cost)}
+}
+
+func (l *Limiter) release(p Permit) {
+	l.mu.Lock()
+	if s, ok := l.permits.retire(p.slot, p.gen); ok {
+		l.counts.add(int(s.rank), int(s.route), -int64(s.cost))
+		if l.waiters > 0 {
+			l.handOver(l.now())
+		}
+	}
+	l.mu.Unlock()
+}

@@ -1,0 +1,299 @@
+package admission
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ask is a request that the tests below follow.
+type ask struct {
+	p      place
+	w      *waiter // while it waits
+	permit Permit  // while it runs
+}
+
+// program runs random operations on a limiter, one after another, and checks
+// after each that everything is as it must be, by counting and searching plainly.
+type program struct {
+	t        *testing.T
+	l        *Limiter
+	rng      *rand.Rand
+	waiting  []*ask
+	running  []*ask
+	finished int
+	asked    int
+}
+
+func randomOptions(rng *rand.Rand) Options {
+	o := Options{Limit: 3 + rng.IntN(12), Queue: 1 + rng.IntN(12), QueueTimeout: 100 * time.Millisecond}
+	o.ReserveCritical, o.ReserveNormal = rng.IntN(o.Limit/3+1), rng.IntN(o.Limit/3+1)
+	if rng.IntN(2) == 0 {
+		o.StandingAfter = -1
+	}
+	for i := range rng.IntN(4) {
+		o.Routes = append(o.Routes, Route{Name: fmt.Sprint(i), Limit: 1 + rng.IntN(o.Limit), Queue: 1 + rng.IntN(o.Queue)})
+	}
+	return o
+}
+
+func randomRequest(rng *rand.Rand) Request {
+	return Request{
+		Route: RouteID(rng.IntN(5)), Class: Class(rng.IntN(classes)),
+		Tenant: string(rune('a' + rng.IntN(4))), Weight: rng.IntN(4),
+		Cost: max(0, rng.IntN(8)-3),
+	}
+}
+
+func (g *program) step() {
+	l, rng := g.l, g.rng
+	switch n := rng.IntN(10); {
+	case n < 5:
+		g.ask(randomRequest(rng))
+	case n < 7 && len(g.running) > 0:
+		a := g.running[rng.IntN(len(g.running))]
+		a.permit.Release()
+		a.permit.Release()
+		g.finished++
+		g.running = without(g.running, a)
+	case n < 8 && len(g.waiting) > 0:
+		a := g.waiting[rng.IntN(len(g.waiting))]
+		l.withdraw(a.w, ClientGone, l.now())
+	case n < 9:
+		p, d := l.TryAcquire(randomRequest(rng))
+		g.asked++
+		if d.OK() {
+			g.running = append(g.running, &ask{permit: p, p: g.placeOf(p)})
+		} else {
+			g.finished++
+		}
+	default:
+		time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond)
+		// What is past its deadline wakes up and leaves.
+		for _, a := range g.waiting {
+			if !a.w.settled && l.now() >= a.w.deadline {
+				l.withdraw(a.w, QueueTimeout, l.now())
+			}
+		}
+		// A queue that came to stand meanwhile has another one in front. Nothing
+		// happens at that instant; it shows in the next critical section.
+		l.handOver(l.now())
+	}
+	g.collect()
+	g.check()
+}
+
+func (g *program) ask(r Request) {
+	l := g.l
+	p := l.place(&r)
+	g.asked++
+	if over := l.overflow(&r, p); over != Admitted {
+		g.finished++
+		return
+	}
+	g.waiting = append(g.waiting, &ask{p: p, w: l.enqueue(&r, p, l.now(), l.config.routes[p.route].timeout)})
+}
+
+func (g *program) placeOf(p Permit) place {
+	s := g.l.permits.slots[p.slot]
+	return place{int(s.rank), int(s.route), int64(s.cost)}
+}
+
+func without(list []*ask, a *ask) (out []*ask) {
+	for _, x := range list {
+		if x != a {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// collect moves those that were settled by the last step.
+func (g *program) collect() {
+	for _, a := range g.waiting {
+		if !a.w.settled {
+			continue
+		}
+		g.waiting = without(g.waiting, a)
+		deadline := a.w.deadline
+		<-a.w.wake
+		require.Empty(g.t, a.w.wake, "told twice")
+		permit, d := g.l.recycle(a.w)
+		if d.OK() {
+			require.Less(g.t, g.l.now(), deadline, "granted after its deadline")
+			a.permit = permit
+			g.running = append(g.running, a)
+		} else {
+			require.Zero(g.t, permit)
+			g.finished++
+		}
+	}
+}
+
+func (g *program) check() {
+	t, l := g.t, g.l
+	counts := ceilings{limit: l.counts.limit, reserve: l.counts.reserve, routes: make([]routeCount, len(l.counts.routes))}
+	for i := range counts.routes {
+		counts.routes[i].limit = l.counts.routes[i].limit
+	}
+	for _, a := range g.running {
+		counts.add(a.p.rank, a.p.route, a.p.cost)
+	}
+	require.Equal(t, counts, l.counts, "the counts are those of the permits")
+	require.LessOrEqual(t, counts.used, counts.limit)
+	for _, r := range counts.routes {
+		require.LessOrEqual(t, r.used, r.limit)
+	}
+	// What is reserved is taken by those it's for, or free, at least once those
+	// that were there before have gone.
+	for rank := 1; rank < classes; rank++ {
+		lower := int64(0)
+		for j := rank; j < classes; j++ {
+			lower += counts.classes[j]
+		}
+		higher := int64(0)
+		for j := range rank {
+			higher += counts.reserve[j]
+		}
+		require.LessOrEqual(t, lower, counts.limit-higher, "rank %d took of a reserve", rank)
+	}
+	require.Equal(t, len(g.waiting), l.waiters)
+	require.Equal(t, g.asked, g.finished+len(g.running)+len(g.waiting), "nobody is lost")
+	g.nobodySleepsInVain()
+}
+
+// nobodySleepsInVain searches for a waiter who should have been admitted.
+func (g *program) nobodySleepsInVain() {
+	l, now := g.l, g.l.now()
+	for rank := range classes {
+		var best *ask
+		for _, a := range g.waiting {
+			if a.p.rank != rank || !g.isFront(a, now) || !l.counts.fitsRoute(a.p.route, a.p.cost) {
+				continue
+			}
+			if best == nil || a.w.flow.sooner(best.w.flow) {
+				best = a
+			}
+		}
+		if best == nil {
+			continue
+		}
+		require.False(g.t, l.counts.fitsAll(rank, best.p.cost), "a permit fits a waiter whose turn it is")
+		return
+	}
+}
+
+// isFront reports whether it's a's turn among those of its class and route, and
+// no more important one waits there.
+func (g *program) isFront(a *ask, now int64) bool {
+	late := a.w.flow.queue.standing(now, g.l.config.routes[a.p.route].standingAfter)
+	for _, b := range g.waiting {
+		if a == b || b.p.route != a.p.route {
+			continue
+		}
+		if b.p.rank < a.p.rank && a.p.route != 0 {
+			return false
+		}
+		if b.p.rank != a.p.rank {
+			continue
+		}
+		if a.w.flow == b.w.flow {
+			if older(b.w, a.w) != late {
+				return false
+			}
+		} else if b.w.flow.sooner(a.w.flow) {
+			return false
+		}
+	}
+	return true
+}
+
+// older reports whether a came before b in their flow.
+func older(a, b *waiter) bool {
+	for x := a.newer; x != nil; x = x.newer {
+		if x == b {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRandomPrograms(t *testing.T) {
+	rounds, steps := 200, 300
+	if testing.Short() {
+		rounds = 30
+	}
+	for seed := range rounds {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(seed), 1))
+			g := &program{t: t, l: newLimiter(t, randomOptions(rng)), rng: rng}
+			for range steps {
+				g.step()
+			}
+			for len(g.running) > 0 || len(g.waiting) > 0 {
+				if len(g.running) == 0 {
+					g.l.withdraw(g.waiting[0].w, ClientGone, g.l.now())
+				} else {
+					g.running[0].permit.Release()
+					g.running = g.running[1:]
+					g.finished++
+				}
+				g.collect()
+				g.check()
+			}
+			empty(t, g.l)
+		})
+	}
+}
+
+// Many goroutines acquire, wait, give up and release at once.
+func TestConcurrently(t *testing.T) {
+	for seed := range 10 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, randomOptions(rand.New(rand.NewPCG(uint64(seed), 2))))
+			var mu sync.Mutex
+			running := ceilings{routes: make([]routeCount, len(l.counts.routes))}
+			count := func(p place, cost int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				running.add(p.rank, p.route, cost)
+				assert.LessOrEqual(t, running.used, l.counts.limit)
+				assert.LessOrEqual(t, running.routes[p.route].used, l.counts.routes[p.route].limit)
+			}
+			var all sync.WaitGroup
+			for g := range 24 {
+				all.Go(func() {
+					rng := rand.New(rand.NewPCG(uint64(seed), uint64(g)))
+					for range 60 {
+						r := randomRequest(rng)
+						ctx, cancel := background, func() {}
+						if rng.IntN(2) == 0 {
+							ctx, cancel = contextFor(time.Duration(rng.IntN(60)) * time.Millisecond)
+						}
+						permit, d := l.Acquire(ctx, r)
+						cancel()
+						if !d.OK() {
+							assert.Zero(t, permit)
+							continue
+						}
+						p := l.place(&r)
+						count(p, p.cost)
+						time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
+						count(p, -p.cost)
+						go permit.Release()
+						permit.Release()
+					}
+				})
+			}
+			all.Wait()
+			synctest.Wait()
+			empty(t, l)
+		})
+	}
+}
