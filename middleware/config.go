@@ -91,6 +91,13 @@ func resolve(o Options) (*config, error) {
 	duration("FetchTimeout", &c.FetchTimeout, DefaultFetchTimeout, true)
 	duration("WaitTimeout", &c.WaitTimeout, DefaultWaitTimeout, false)
 	duration("StallTimeout", &c.StallTimeout, DefaultStallTimeout, true)
+	duration("BodyTimeout", &c.BodyTimeout, DefaultBodyTimeout, true)
+	switch {
+	case o.BodyRate == 0:
+		c.BodyRate = DefaultBodyRate
+	case o.BodyRate > 0 && o.BodyTimeout < 0:
+		bad.add("BodyRate", o.BodyRate, "has no effect, since BodyTimeout is off; leave it 0, or let BodyTimeout be 0 or more")
+	}
 	duration("UnshareableFor", &c.UnshareableFor, DefaultUnshareableFor, true)
 	c.def = resolveRoute("Default", &o.Default, resolveTargets(o.Targets, &bad), &bad)
 	return c, errors.Join(bad...)

@@ -19,6 +19,8 @@ const (
 	DefaultWaitTimeout    = 30 * time.Second
 	DefaultStallTimeout   = 60 * time.Second
 	DefaultUnshareableFor = 10 * time.Second
+	DefaultBodyTimeout    = 60 * time.Second
+	DefaultBodyRate       = 240 // bytes a second
 	// DefaultHeuristicMax bounds lifetimes that the origin didn't give.
 	DefaultHeuristicMax = rfc9111.DefaultHeuristicMax
 	// DefaultErrorMax bounds the lifetimes that origins give their own 5xx.
@@ -73,14 +75,28 @@ type Options struct {
 	// the response's head. Then it fetches for itself. 0 means
 	// DefaultWaitTimeout (30 s); negative is an error: nobody waits for ever.
 	WaitTimeout time.Duration
-	// StallTimeout is how long a shared body may make no progress: the origin
-	// sends nothing (the fetch fails), or a client takes less than 32 KiB of an
-	// arriving body, or 256 KiB on average of a stored one of more than 64 KiB
-	// (it's cut off). 0 means DefaultStallTimeout (60 s); negative means no limit.
+	// StallTimeout is how long a body may make no progress: the origin sends nothing
+	// of a shared one (the fetch fails), or a client takes less than 32 KiB of an
+	// arriving body or one that is passed on, or 256 KiB on average of a file or of a
+	// stored body of more than 64 KiB (it's cut off). Only the time counts in which
+	// the client is waited for. 0 means DefaultStallTimeout (60 s); negative means no
+	// limit.
 	// Clients aren't watched where http.Server.WriteTimeout is set, which bounds
 	// the whole response. An outer handler's own SetWriteDeadline is overridden
 	// unless this is negative.
 	StallTimeout time.Duration
+	// BodyTimeout is how long a request's body may make no progress while the wrapped
+	// handler reads it: then the read fails, and over HTTP/1 the connection is closed
+	// after the answer. A body that the handler doesn't read to its end is awaited for
+	// five seconds at most. 0 means DefaultBodyTimeout (60 s); negative means no limit.
+	// Bodies aren't watched where http.Server.ReadTimeout is set, which bounds all of
+	// the request, nor on servers other than net/http's. The time for a request's head
+	// is the server's: see [NewServer].
+	BodyTimeout time.Duration
+	// BodyRate is how many bytes a second of the body must come on average over each
+	// BodyTimeout in which it's waited for: a byte now and then is no progress. 0 means
+	// DefaultBodyRate (240); negative means that one byte in BodyTimeout is enough.
+	BodyRate int
 	// UnshareableFor is how long a key is remembered whose response couldn't
 	// be shared, so that requests for it don't wait for one another. 0 means
 	// DefaultUnshareableFor (10 s); negative remembers nothing.

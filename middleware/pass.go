@@ -42,13 +42,19 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	if len(w.Header()) > 0 && (pw.capture != nil || r.Method == http.MethodHead) {
 		pw.outer = w.Header().Clone()
 	}
+	pw.watchWrites(x)
+	defer pw.watchRequestBody(x, r)()
 	returned := false
 	defer func() {
+		pw.watch.stop()
 		if !returned {
 			rec.Outcome = trace.Aborted
 			if pw.endless && r.Method != http.MethodHead {
 				cut(w, r)
 			}
+		}
+		if pw.watch.late() || pw.body.cutOff() {
+			rec.Outcome = trace.ClientGone
 		}
 		pw.release()
 	}()

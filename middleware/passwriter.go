@@ -21,6 +21,9 @@ type passWriter struct {
 	wrote bool
 	outer http.Header // what outer handlers had set, where only the handler's own counts
 
+	watch slowWatch // of the client, while it's written to
+	body  *slowBody // the request's; nil if it isn't watched
+
 	capture capture // nil unless the response may answer later GETs
 
 	endless  bool // only the end of the body says how long it is
@@ -66,6 +69,7 @@ func (p *passWriter) WriteHeader(status int) {
 			p.head(x, status)
 		}
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
+		p.body.hurry()
 	}
 	p.w.WriteHeader(status)
 }
@@ -75,7 +79,7 @@ func (p *passWriter) Write(b []byte) (int, error) {
 	if p.answered {
 		return len(b), nil
 	}
-	n, err := p.w.Write(b)
+	n, err := p.slowWrite(b)
 	if p.capture != nil {
 		p.capture.add(b[:n], err)
 	}
@@ -86,10 +90,12 @@ func (p *passWriter) Write(b []byte) (int, error) {
 // WriteString is Write without a copy where the client's writer has that.
 func (p *passWriter) WriteString(s string) (int, error) {
 	p.implicit()
-	if p.capture != nil || p.answered {
+	if p.capture != nil || p.answered || len(s) > stallPiece {
 		return p.Write([]byte(s))
 	}
+	p.watch.begin(0)
 	n, err := io.WriteString(p.w, s)
+	p.watch.end(n)
 	p.count(int64(n))
 	return n, err
 }
@@ -100,15 +106,21 @@ func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
 	if p.capture != nil || p.answered {
 		return io.Copy(struct{ io.Writer }{p}, src)
 	}
-	var n int64
-	var err error
-	if rf, ok := p.w.(io.ReaderFrom); ok {
-		n, err = rf.ReadFrom(src)
-	} else {
-		buf := copyBuffers.Get().(*[32 << 10]byte)
-		defer copyBuffers.Put(buf)
-		n, err = io.CopyBuffer(struct{ io.Writer }{p.w}, src, buf[:])
+	rf, ok := p.w.(io.ReaderFrom)
+	if ok && p.watch.window <= 0 {
+		n, err := rf.ReadFrom(src)
+		p.count(n)
+		return n, err
 	}
+	if ok {
+		if n, err, isFile := p.copyFile(rf, src); isFile {
+			p.count(n)
+			return n, err
+		}
+	}
+	buf := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buf)
+	n, err := io.CopyBuffer(watchedWriter{p}, src, buf[:])
 	p.count(n)
 	return n, err
 }
@@ -119,6 +131,8 @@ func (p *passWriter) Flush() { _ = p.FlushError() }
 // FlushError is Flush for http.ResponseController.
 func (p *passWriter) FlushError() error {
 	p.implicit()
+	p.watch.begin(0)
+	defer p.watch.end(0)
 	return http.NewResponseController(p.w).Flush()
 }
 
@@ -127,6 +141,7 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(p.w).Hijack()
 	if err == nil {
 		p.endless = false // nobody's but the handler's
+		p.body.done()
 	}
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes

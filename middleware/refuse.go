@@ -14,29 +14,31 @@ func (x *exchange) refuse(status int, why reason) {
 	if x.rec.Cache.Status == trace.Undecided {
 		x.rec.Cache.Status = trace.Miss
 	}
-	h := x.w.Header()
-	h["Cache-Control"] = []string{"no-store"}
-	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
-	x.setStatus(h, make([]string, ownFields))
+	setRefusal(x.w, x.r, 0)
+	x.setStatus(x.w.Header(), make([]string, ownFields))
 	x.head(status)
 	if x.r.Method != http.MethodHead {
-		x.write([]byte(http.StatusText(status) + "\n"))
+		x.write(refusalBody(status))
 	}
 }
 
 // ProxyErrorHandler is an ErrorHandler for httputil.ReverseProxy. It tells the
 // cache that the origin couldn't be reached, which is not the same as an origin
 // that answers 502: a stale response may stand in where nothing forbids it (RFC
-// 9111 §4.2.4). Outside a fetch it answers 502, or 504 after a timeout.
+// 9111 §4.2.4). Outside a fetch it answers 502, 504 after a timeout, or 408 if it's the
+// client that didn't send its body.
 func ProxyErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
+	var body *slowBody
 	for u := w; u != nil; {
 		if f, ok := u.(*fetch); ok {
 			f.reported = err
 			return
 		}
-		if p, ok := u.(*passWriter); ok && p.standInForHead(true) {
-			return
+		if p, ok := u.(*passWriter); ok {
+			if p.standInForHead(true) {
+				return
+			}
+			body = p.body
 		}
 		wrapped, ok := u.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
@@ -45,10 +47,16 @@ func ProxyErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 		u = wrapped.Unwrap()
 	}
 	status := http.StatusBadGateway
-	if isTimeout(err) {
+	switch {
+	case body.cutOff():
+		status = http.StatusRequestTimeout
+	case isTimeout(err):
 		status = http.StatusGatewayTimeout
 	}
 	w.Header()["Cache-Control"] = []string{"no-store"}
+	if body.wanted() {
+		giveUpBody(w, r)
+	}
 	w.WriteHeader(status)
 }
 

@@ -1,0 +1,213 @@
+package middleware
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// unreadPatience is how long the rest of a body is awaited that the handler didn't
+// read: net/http reads it so that the connection can serve the next request, and holds
+// the answer back meanwhile.
+const unreadPatience = 5 * time.Second
+
+// serverOf returns the net/http server that a request came over, or nil if it's
+// another kind of server, whose connections are its own affair.
+func serverOf(r *http.Request) *http.Server {
+	srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return srv
+}
+
+// slowBody is a request's body whose client must make progress. It may be read on
+// another goroutine than the handler's.
+type slowBody struct {
+	io.ReadCloser
+	w       http.ResponseWriter
+	drained bool // by the server, if the handler doesn't read all of it
+	watch   slowWatch
+
+	mu       sync.Mutex
+	over     bool // a read has failed or come to the end
+	hurried  bool // a deadline is set for what is left
+	released bool // the handler has returned
+}
+
+// watchBody makes the client of a request that is passed on send its body. The
+// caller calls release when the handler has returned. It's nil if there's nothing to
+// watch.
+func (x *exchange) watchBody(r *http.Request) *slowBody {
+	cfg := x.h.cfg
+	if cfg.BodyTimeout <= 0 || r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if srv := serverOf(r); srv == nil || srv.ReadTimeout > 0 {
+		return nil
+	}
+	b := &slowBody{ReadCloser: r.Body, w: x.w, drained: r.ProtoMajor == 1}
+	b.watch.window, b.watch.enough = cfg.BodyTimeout, 1
+	if cfg.BodyRate > 0 {
+		b.watch.enough = max(1, int64(float64(cfg.BodyRate)*cfg.BodyTimeout.Seconds()))
+	}
+	b.watch.cut = func() { b.deadline(time.Unix(1, 0)) }
+	return b
+}
+
+func (b *slowBody) deadline(t time.Time) {
+	_ = http.NewResponseController(b.w).SetReadDeadline(t)
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	if b.hurried && !b.released {
+		b.hurried = false
+		b.deadline(time.Time{})
+	}
+	b.mu.Unlock()
+	b.watch.begin(0)
+	n, err := b.ReadCloser.Read(p)
+	b.watch.end(n)
+	if err != nil {
+		b.done()
+	}
+	return n, err
+}
+
+// Close is the body's own, which reads what is left as net/http does.
+func (b *slowBody) Close() error {
+	b.hurry()
+	err := b.ReadCloser.Close()
+	b.done()
+	return err
+}
+
+// done says that no more of the body is wanted: no deadline is set from now on.
+func (b *slowBody) done() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+}
+
+// hurry is called before net/http reads what is left of a body, as it does over HTTP/1
+// when the head of the answer is sent. A read that waits already is watched anyway.
+func (b *slowBody) hurry() {
+	if b == nil || !b.drained {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over && !b.watch.waits() {
+		b.hurried = true
+		b.deadline(time.Now().Add(unreadPatience))
+	}
+}
+
+// release ends the watch.
+func (b *slowBody) release() {
+	b.hurry()
+	b.mu.Lock()
+	b.released = true
+	b.mu.Unlock()
+	b.watch.stop()
+}
+
+// wanted reports whether net/http would wait for more of the body.
+func (b *slowBody) wanted() bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.over
+}
+
+// cutOff reports whether the client was too slow.
+func (b *slowBody) cutOff() bool { return b != nil && b.watch.late() }
+
+// watchWrites makes the client of a request that is passed on take the answer.
+func (p *passWriter) watchWrites(x *exchange) {
+	d := x.h.cfg.StallTimeout
+	if srv := serverOf(x.r); d <= 0 || srv == nil || srv.WriteTimeout > 0 {
+		return
+	}
+	p.watch.window, p.watch.enough = d, stallPiece
+	p.watch.cut = func() { _ = http.NewResponseController(p.w).SetWriteDeadline(time.Unix(1, 0)) }
+}
+
+// watchRequestBody puts the watch into the handler's request. What it returns is to be
+// called when the handler has returned. The request itself is changed, not a copy: a
+// server removes the files of a form that it finds in its own.
+func (p *passWriter) watchRequestBody(x *exchange, r *http.Request) (release func()) {
+	b := x.watchBody(r)
+	if b == nil {
+		return func() {}
+	}
+	p.body, r.Body = b, b
+	return func() {
+		r.Body = b.ReadCloser
+		b.release()
+	}
+}
+
+// watchedWriter has nothing but a Write.
+type watchedWriter struct{ p *passWriter }
+
+func (w watchedWriter) Write(b []byte) (int, error) { return w.p.slowWrite(b) }
+
+// slowWrite writes to a client that must make progress.
+func (p *passWriter) slowWrite(b []byte) (n int, err error) {
+	if p.watch.window <= 0 {
+		return p.w.Write(b)
+	}
+	for first := true; err == nil && (first || len(b) > 0); first = false {
+		piece := b[:min(len(b), stallPiece)]
+		p.watch.begin(0)
+		var k int
+		k, err = p.w.Write(piece)
+		p.watch.end(k)
+		n, b = n+k, b[len(piece):]
+	}
+	return n, err
+}
+
+// copyFile hands a file to the client's writer, so that the system copies it. It
+// returns false if src is none, or there's no limit to keep.
+func (p *passWriter) copyFile(dst io.ReaderFrom, src io.Reader) (n int64, err error, ok bool) {
+	limited, isLimited := src.(*io.LimitedReader)
+	file := src
+	if isLimited {
+		file = limited.R
+	}
+	if f, isFile := file.(*os.File); !isFile || !regular(f) || p.watch.window <= 0 {
+		return 0, nil, false
+	}
+	for {
+		piece := io.LimitedReader{R: file, N: storedPiece}
+		if isLimited {
+			piece.N = min(piece.N, limited.N)
+		}
+		asked := piece.N
+		if asked <= 0 {
+			return n, nil, true
+		}
+		p.watch.begin(int(asked))
+		k, err := dst.ReadFrom(&piece)
+		p.watch.end(int(k))
+		n += k
+		if isLimited {
+			limited.N -= asked - piece.N
+		}
+		if err != nil || k < asked {
+			return n, err, true
+		}
+	}
+}
+
+func regular(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
