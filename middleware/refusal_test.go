@@ -76,6 +76,7 @@ func TestRefusalWaitsForNoBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
+				defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
 				srv := testnet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					WriteRefusal(w, r, 503, time.Second)
 				}))
@@ -183,6 +184,7 @@ func TestRefusalOverHTTP2EndsOneStream(t *testing.T) {
 // either.
 func TestOriginErrorWaitsForNoBody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
+		defer time.Sleep(time.Second)
 		r := newRig(t, Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ProxyErrorHandler(w, r, io.ErrUnexpectedEOF)
 		}))

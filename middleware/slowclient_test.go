@@ -64,7 +64,7 @@ func TestSlowBody(t *testing.T) {
 		"a byte now and then":                   {piece: 1, every: 59 * time.Second, n: 100, took: 60 * time.Second, want: os.ErrDeadlineExceeded},
 		"a byte now and then, no rate":          {o: Options{BodyRate: -1}, piece: 1, every: 59 * time.Second, n: 100, took: 5900 * time.Second},
 		"below the rate":                        {piece: 239, every: time.Second, n: 200, took: 60 * time.Second, want: os.ErrDeadlineExceeded},
-		"above the rate, for hours":             {piece: 241, every: time.Second, n: 20000, took: 20000 * time.Second},
+		"above the rate, for hours":             {piece: 250, every: time.Second, n: 20000, took: 20000 * time.Second},
 		"in bursts, for hours":                  {piece: 16 << 10, every: 59 * time.Second, n: 500, took: 59 * 500 * time.Second},
 		"a handler that takes its time":         {rest: 10 * time.Minute, piece: 4 << 10, every: time.Second, n: 20, took: 20*10*time.Minute + time.Second},
 		"other limits":                          {o: Options{BodyTimeout: 5 * time.Second, BodyRate: 1000}, piece: 999, every: time.Second, n: 10, took: 5 * time.Second, want: os.ErrDeadlineExceeded},
@@ -73,6 +73,7 @@ func TestSlowBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
+				defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
 				out := make(chan upload, 1)
 				r := newRig(t, c.o, takeUpload(c.rest, out))
 				conn, err := dialRig(r)
@@ -173,6 +174,7 @@ func TestUnreadBodyHoldsNoAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
+				defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
 				r := newRig(t, Options{}, handler)
 				conn, err := dialRig(r)
 				require.NoError(t, err)
@@ -192,6 +194,7 @@ func TestUnreadBodyHoldsNoAnswer(t *testing.T) {
 // A proxy tells a client that was too slow that it was, and not that the origin is.
 func TestProxyTellsSlowClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
+		defer time.Sleep(time.Second)
 		origin := testnet.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}))
@@ -262,9 +265,10 @@ func TestSlowReaderOfPassedAnswer(t *testing.T) {
 		for _, c := range []struct {
 			every time.Duration // for each 32 KiB
 			whole bool
-		}{{20 * time.Second, true}, {time.Hour, false}} {
+		}{{12 * time.Second, true}, {time.Hour, false}} {
 			t.Run(fmt.Sprint(name, ", ", c.every), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
+					defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
 					ended := make(chan error, 1)
 					r := newRig(t, Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						w.Header().Set("Content-Length", fmt.Sprint(size))
@@ -296,7 +300,7 @@ func TestSlowReaderOfPassedAnswer(t *testing.T) {
 					want := trace.Complete
 					if c.whole {
 						require.NoError(t, err)
-						require.Greater(t, took, 10*time.Minute)
+						require.Greater(t, took, 6*time.Minute)
 					} else {
 						require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 						require.LessOrEqual(t, took, 2*time.Minute)
@@ -483,6 +487,7 @@ func TestNewServerCutsSlowHeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
+				defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
 				l := testnet.NewPipeListener()
 				srv := NewServer(http.NotFoundHandler(), ServerOptions{})
 				srv.ErrorLog = silent()
@@ -518,4 +523,3 @@ func TestNewServerCutsSlowHeads(t *testing.T) {
 		})
 	}
 }
-
