@@ -3,6 +3,7 @@ package admission
 import (
 	"math"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,14 +113,23 @@ func repeat(d time.Duration, n int) (out []time.Duration) {
 }
 
 // script is a histogram that a test writes.
-type script struct{ counts []uint64 }
+type script struct {
+	mu     sync.Mutex
+	counts []uint64
+}
 
 func (s *script) read() ([]uint64, []float64) {
-	return s.counts, []float64{0, 0.001, 0.020, 0.040, 0.080, math.Inf(1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]uint64(nil), s.counts...), []float64{0, 0.001, 0.020, 0.040, 0.080, math.Inf(1)}
 }
 
 // add adds n samples to a bucket.
-func (s *script) add(bucket int, n uint64) { s.counts[bucket] += n }
+func (s *script) add(bucket int, n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[bucket] += n
+}
 
 func TestLagIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
