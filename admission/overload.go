@@ -102,7 +102,7 @@ func (o *Overload) Close() {
 }
 
 // Enter decides whether a request may go on. If so, the token must be given back
-// when the response has ended. It never blocks, doesn't look at the clock unless
+// when the response has ended. It never blocks, looks at the clock at most when
 // it refuses, and doesn't allocate, except for a tenant that it hasn't seen for
 // long.
 func (o *Overload) Enter(a Arrival) (Token, Decision) {
@@ -110,9 +110,12 @@ func (o *Overload) Enter(a Arrival) (Token, Decision) {
 	why := o.judge(&a)
 	if why != Admitted {
 		o.refused[why]++
-		d := Decision{Reason: why, RetryAfter: o.retry.refuse(int64(time.Since(o.epoch)))}
+		advice, ok := o.retry.sparse()
+		if !ok {
+			advice = o.retry.refuse(int64(time.Since(o.epoch)))
+		}
 		o.mu.Unlock()
-		return Token{}, d
+		return Token{}, Decision{Reason: why, RetryAfter: advice}
 	}
 	o.admitted++
 	t := o.admit(&a)
@@ -192,7 +195,7 @@ func (o *Overload) admit(a *Arrival) Token {
 
 func (o *Overload) leave(t Token) {
 	o.mu.Lock()
-	if k, ok := o.tokens.retire(t.slot, t.gen); ok {
+	if k := o.tokens.retire(t.slot, t.gen); k != nil {
 		o.inFlight--
 		if k.probe {
 			o.probes--

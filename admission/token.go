@@ -16,19 +16,17 @@ func (t Token) Leave() {
 	}
 }
 
-// tokens remembers what each token stands for. As with permits, a slot is used
-// again with another generation.
+// tokens remembers what each token stands for, as permits does.
 type tokens struct {
 	slots []tokenSlot
 	free  uint32 // index+1 of the first free one
 }
 
 type tokenSlot struct {
-	share *share // nil unless it is a tenant's
 	gen   uint32
 	next  uint32 // index+1 of the next free one
+	share *share // nil unless it is a tenant's
 	probe bool
-	out   bool
 }
 
 func (t *tokens) issue(s *share, probe bool) (index, gen uint32) {
@@ -40,18 +38,18 @@ func (t *tokens) issue(s *share, probe bool) (index, gen uint32) {
 	k := &t.slots[index]
 	t.free = k.next
 	k.gen++
-	k.share, k.probe, k.out = s, probe, true
+	k.share, k.probe = s, probe
 	return index, k.gen
 }
 
-// retire returns what the token stood for; not ok if it was given back before.
-func (t *tokens) retire(index, gen uint32) (tokenSlot, bool) {
+// retire returns what the token stood for, valid until the next one is issued;
+// nil if it was given back before.
+func (t *tokens) retire(index, gen uint32) *tokenSlot {
 	k := &t.slots[index]
-	if !k.out || k.gen != gen {
-		return tokenSlot{}, false
+	if k.gen != gen {
+		return nil
 	}
-	was := *k
-	k.out, k.share = false, nil
+	k.gen++
 	k.next, t.free = t.free, index+1
-	return was, true
+	return k
 }
