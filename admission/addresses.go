@@ -50,16 +50,35 @@ func (s *Buckets) Addresses(r Rate, limit int, parent *Bucket) (*Addresses, erro
 // Take debits the address's bucket, its parents and the others, as
 // [Buckets.Take] does. All must be of the table's set. At most seven others.
 func (a *Addresses) Take(addr netip.Addr, cost int, others ...*Bucket) (ok bool, wait time.Duration) {
+	ok, _, wait = a.Debit(addr, cost, others...)
+	return ok, wait
+}
+
+// Debit is [Addresses.Take] that also says which of the parents and others
+// refused: the one that takes longest to have enough. It is nil if ok, and if it
+// was the address's own bucket.
+func (a *Addresses) Debit(addr netip.Addr, cost int, others ...*Bucket) (ok bool, refused *Bucket, wait time.Duration) {
 	var all [8]*Bucket
 	if len(others) >= len(all) {
-		return false, time.Second
+		return false, nil, time.Second
 	}
 	n := copy(all[1:], others)
 	now := a.set.now()
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()
 	all[0] = a.bucket(now, network(addr))
-	return a.set.take(now, cost, all[:n+1]...)
+	ok, refused, wait = a.set.take(now, cost, all[:n+1]...)
+	if refused == all[0] {
+		refused = nil // its slot may soon be another address's
+	}
+	return ok, refused, wait
+}
+
+// Len returns how many addresses are remembered.
+func (a *Addresses) Len() int {
+	a.set.mu.Lock()
+	defer a.set.mu.Unlock()
+	return len(a.slots)
 }
 
 // network returns what an address is counted by.

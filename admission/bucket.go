@@ -11,10 +11,36 @@ import (
 type Rate struct {
 	// PerSecond is in units of cost: above 0, at most a million. Less than one a
 	// second is a fraction.
-	PerSecond float64
+	PerSecond float64 `json:"per_second"`
 	// Burst is how much may happen at once after a pause, up to a million. 0
 	// means two seconds of the rate, at least 1.
-	Burst float64
+	Burst float64 `json:"burst,omitempty"`
+}
+
+// Check returns nil if the rate can be a bucket's, else a *[ConfigError].
+func (r Rate) Check() error {
+	_, _, err := r.resolve()
+	return err
+}
+
+// CheckWithin returns nil if a bucket of this rate can have a parent of the other,
+// else a *[ConfigError]: neither rate nor burst may be above the parent's.
+func (r Rate) CheckWithin(parent Rate) error {
+	interval, full, err := r.resolve()
+	if err != nil {
+		return err
+	}
+	above, fullAbove, err := parent.resolve()
+	if err != nil {
+		return err
+	}
+	return (&Bucket{interval: interval, full: full}).within(&Bucket{interval: above, full: fullAbove})
+}
+
+// Fits reports whether a full bucket of this rate has enough for a cost.
+func (r Rate) Fits(cost int) bool {
+	interval, full, err := r.resolve()
+	return err == nil && int64(cost) <= full/interval
 }
 
 // resolve returns the time that a cost of 1 takes, in nanoseconds, and the time
@@ -73,11 +99,8 @@ func (s *Buckets) Bucket(r Rate, parent *Bucket) (*Bucket, error) {
 	if parent.set != s {
 		return nil, &ConfigError{"parent", parent, "is of another set; make both with the same Buckets"}
 	}
-	if interval < parent.interval {
-		return nil, &ConfigError{"PerSecond", r.PerSecond, fmt.Sprintf("is above its parent's (%g); lower it", 1e9/float64(parent.interval))}
-	}
-	if b.burst() > parent.burst()+1e-6 {
-		return nil, &ConfigError{"Burst", b.burst(), fmt.Sprintf("is above its parent's (%g); lower it", parent.burst())}
+	if err := b.within(parent); err != nil {
+		return nil, err
 	}
 	depth := 1
 	for p := parent; p != nil; p = p.parent {
@@ -89,6 +112,22 @@ func (s *Buckets) Bucket(r Rate, parent *Bucket) (*Bucket, error) {
 	return b, nil
 }
 
+// within reports a rate or burst above the parent's.
+func (b *Bucket) within(parent *Bucket) error {
+	if b.interval < parent.interval {
+		return &ConfigError{"PerSecond", 1e9 / float64(b.interval), fmt.Sprintf("is above its parent's (%g); lower it", 1e9/float64(parent.interval))}
+	}
+	if b.burst() > parent.burst()+burstError(b, parent) {
+		return &ConfigError{"Burst", b.burst(), fmt.Sprintf("is above its parent's (%g); lower it", parent.burst())}
+	}
+	return nil
+}
+
+// burstError is what rounding may make of two equal bursts.
+func burstError(a, b *Bucket) float64 {
+	return 1/float64(a.interval) + 1/float64(b.interval)
+}
+
 func (b *Bucket) burst() float64 { return float64(b.full) / float64(b.interval) }
 
 // Take debits all buckets, and all their parents, or none of them. A bucket that
@@ -98,6 +137,14 @@ func (b *Bucket) burst() float64 { return float64(b.full) / float64(b.interval) 
 // below 1 is taken as 1. With more than 16 buckets in all, or one of another set,
 // it fails.
 func (s *Buckets) Take(cost int, buckets ...*Bucket) (ok bool, wait time.Duration) {
+	ok, _, wait = s.Debit(cost, buckets...)
+	return ok, wait
+}
+
+// Debit is [Buckets.Take] that also says which bucket refused: the one that takes
+// longest to have enough. It is nil if ok, and if the buckets can't be debited
+// together.
+func (s *Buckets) Debit(cost int, buckets ...*Bucket) (ok bool, refused *Bucket, wait time.Duration) {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +157,7 @@ func (s *Buckets) now() int64 {
 	return int64(time.Since(s.epoch))
 }
 
-func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Duration) {
+func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, *Bucket, time.Duration) {
 	var all [16]*Bucket
 	n := 0
 	for _, b := range buckets {
@@ -122,7 +169,7 @@ func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Dura
 				}
 			}
 			if n == len(all) || b.set != s {
-				return false, time.Second
+				return false, nil, time.Second
 			}
 			all[n] = b
 			n++
@@ -130,16 +177,19 @@ func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Dura
 	}
 	units := int64(min(max(cost, 1), 1<<20))
 	var wait int64
+	var refused *Bucket
 	for _, b := range all[:n] {
-		wait = max(wait, b.wait(now, units))
+		if w := b.wait(now, units); w > wait {
+			wait, refused = w, b
+		}
 	}
 	if wait > 0 {
-		return false, time.Duration(wait)
+		return false, refused, time.Duration(wait)
 	}
 	for _, b := range all[:n] {
 		b.filled = max(b.filled, now) + units*b.interval
 	}
-	return true, 0
+	return true, nil, 0
 }
 
 // wait is how long it takes until the bucket has units.

@@ -87,7 +87,7 @@ func TestCompoundProperties(t *testing.T) {
 			cost := 1 + rng.IntN(4)
 			i, j := rng.IntN(len(list)), rng.IntN(len(list))
 			before := []int64{list[0].filled, list[1].filled, list[2].filled}
-			ok, wait := s.take(now, cost, list[i], list[j])
+			ok, _, wait := s.take(now, cost, list[i], list[j])
 			for k, b := range list {
 				in := k == i || k == j || k == 0 && (i == 1 || j == 1)
 				if !ok || !in {

@@ -96,19 +96,24 @@ func (l *Limiter) fits(p place) bool {
 // it is before. It doesn't queue. The permit must be released.
 func (l *Limiter) TryAcquire(r Request) (Permit, Decision) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	p := l.place(&r)
-	if l.waiters == 0 && l.fits(p) {
-		return l.pass(p), Decision{}
+	fits := l.fits(p)
+	if l.waiters == 0 && fits {
+		permit := l.pass(p)
+		l.mu.Unlock()
+		return permit, Decision{}
+	}
+	if !fits {
+		d := l.refuseNow(l.full(p))
+		l.mu.Unlock()
+		return Permit{}, d
 	}
 	now := l.now()
-	if !l.fits(p) {
-		return Permit{}, l.refuse(l.full(p), nil, now)
-	}
 	w := l.enqueue(&r, p, now, l.config.routes[p.route].timeout)
 	if !w.settled {
 		l.withdraw(w, l.full(p), now)
 	}
+	l.mu.Unlock()
 	<-w.wake
 	return l.recycle(w)
 }
@@ -174,7 +179,7 @@ func (l *Limiter) issue(rank, route int, cost int64) Permit {
 
 func (l *Limiter) release(p Permit) {
 	l.mu.Lock()
-	if s, ok := l.permits.retire(p.slot, p.gen); ok {
+	if s := l.permits.retire(p.slot, p.gen); s != nil {
 		l.counts.add(int(s.rank), int(s.route), -int64(s.cost))
 		if l.waiters > 0 {
 			l.handOver(l.now())
