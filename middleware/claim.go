@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
@@ -48,23 +49,28 @@ func (x *exchange) claim(f *found, v *verdict) attendance {
 		return a
 	}
 	f.object = again.object
-	a.fetch = x.lead(a.flight, f.object)
+	a.fetch = x.lead(a.flight, f.object, admission.Permit{})
 	x.hold = a.fetch
 	x.rec.Cache.Dropped = append(x.rec.Cache.Dropped, a.fetch.dropped...)
 	return a
 }
 
-// lead starts the fetch of a flight. Should a function of the application that
+// lead starts the fetch of a flight, which gets its permit itself if it has none.
+// Should a function of the application that
 // is part of the key rules panic, nobody waits for a fetch that never began.
-func (x *exchange) lead(fl *flight.Flight[*head], stale *store.Object) *fetch {
+func (x *exchange) lead(fl *flight.Flight[*head], stale *store.Object, p admission.Permit) *fetch {
 	started := false
 	defer func() {
 		if !started {
+			p.Release()
 			fl.Finish(&head{kind: failed, errStatus: http.StatusBadGateway, reason: whyNoAnswer})
 			fl.Leave(false)
 		}
 	}()
 	f := x.h.newFetch(x, fl, stale)
+	if f.permit = p; p == (admission.Permit{}) && x.h.limiter() != nil {
+		f.wants = x.wants(x.class())
+	}
 	f.start()
 	started = true
 	return f
@@ -80,6 +86,7 @@ func (a *attendance) attend(x *exchange) *head {
 		select {
 		case <-a.flight.Decided():
 			_, hd := a.flight.Result()
+			x.rec.Admission = a.fetch.admission
 			if !a.arrive(hd) {
 				// Only a client that took no interim response for so long that it
 				// was cut off.
@@ -165,6 +172,9 @@ func (x *exchange) looked() {
 // accepts decides whether the shared response is for x, which waited for it or
 // came while its body was arriving.
 func (x *exchange) accepts(f *flight.Flight[*head], hd *head) bool {
+	if hd.kind == turnedAway {
+		return true
+	}
 	if hd.kind == staleError {
 		// Purged between its choice and the closing to waiters.
 		return x.h.verdict(hd.object) != purge.Gone && x.mayShare(&hd.object.Life)

@@ -44,6 +44,7 @@ type route struct {
 	rangeWindow int64
 	forwardsRng bool
 	storePost   bool
+	admission   RouteAdmission
 	languages   bool // select by Content-Language
 	search      bool // obey No-Vary-Search
 }
@@ -132,7 +133,7 @@ func resolveRoute(at string, o *Route, targets []string, bad *problems) *route {
 	r := &route{
 		name: o.Name, cacheOff: o.CacheOff, forwardsRng: o.ForwardRange,
 		rangeWindow: o.RangeWindow, headMethod: o.Methods == nil,
-		storePost: o.StorePost, languages: o.SelectLanguage, search: o.NoVarySearch,
+		storePost: o.StorePost, admission: o.Admission, languages: o.SelectLanguage, search: o.NoVarySearch,
 	}
 	if r.name == "" {
 		r.name = "default"

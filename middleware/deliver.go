@@ -31,6 +31,9 @@ func (x *exchange) deliver(a *attendance, hd *head) bool {
 	case panicked:
 		x.rec.Outcome = trace.Aborted
 		panic(hd.panicked)
+	case turnedAway:
+		x.turnAway(hd.refusal)
+		return true
 	case failed:
 		if a.stale {
 			x.rec.Cache.Status = trace.Expired

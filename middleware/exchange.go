@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirhttp/weir/admission"
+	"github.com/weirhttp/weir/admission/guard"
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/store"
@@ -48,6 +50,9 @@ type exchange struct {
 
 	lost int // stored bodies that couldn't be read
 
+	token admission.Token // of the overload guard
+	asker guard.Request   // who the rates are counted for
+
 	file     store.File // of the stored body that is being sent; nil if it's in memory
 	hold     *fetch     // that may have to end before the request does
 	passed   *fetch     // as which a request that is handed on counts; nil if its answer tells nothing
@@ -83,6 +88,7 @@ func (x *exchange) end() {
 		x.rec.Duration = time.Since(x.rec.Start)
 		hook(x.rec)
 	}
+	x.token.Leave()
 	x.reset()
 	exchanges.Put(x)
 }
@@ -98,6 +104,7 @@ func (x *exchange) reset() {
 	if cap(x.selecting) > maxKeptText {
 		x.selecting = nil
 	}
+	x.token, x.asker = admission.Token{}, guard.Request{}
 	x.variesBy, x.rounds, x.lost, x.hold, x.passed = nil, 0, 0, nil, nil
 	x.closeFile()
 	x.rec = nil

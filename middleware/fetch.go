@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
@@ -40,6 +41,10 @@ type fetch struct {
 	scheme      string // of the target, as the client meant it
 	host        string
 	dropped     []string
+
+	wants     admission.Request
+	permit    admission.Permit // released when the handler has returned
+	admission trace.Admission  // the leader's; set before the decision
 
 	returned chan struct{} // closed when the handler has returned
 	interims chan interim
@@ -83,7 +88,7 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 		// httputil.ReverseProxy tells of a broken body only on a server.
 		ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
 	}
-	f.ctx, f.cancel = context.WithCancelCause(ctx)
+	f.ctx, f.cancel = context.WithCancelCause(x.guarded(ctx))
 	f.makeRequest(x)
 	f.search = x.searchPlace(&x.in)
 	// The plain cause, which httputil.ReverseProxy knows and doesn't log.
@@ -91,14 +96,15 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 	return f
 }
 
-// start runs the fetch.
+// start runs the fetch as soon as it's admitted.
 func (f *fetch) start() {
-	f.setDeadline()
 	stop := context.AfterFunc(f.h.closing, func() { f.cancel(context.Canceled) })
 	f.h.fetches.Go(func() {
 		defer stop()
 		defer close(f.returned)
-		f.run()
+		if f.admit() {
+			f.run()
+		}
 	})
 }
 
@@ -121,6 +127,7 @@ func (f *fetch) run() {
 				value = fmt.Errorf("middleware: the handler ended its goroutine") // runtime.Goexit
 			}
 		}
+		f.permit.Release()
 		f.end(returned, value)
 	}()
 	f.h.next.ServeHTTP(f, f.req)

@@ -32,8 +32,9 @@ type head struct {
 	cookies []string       // Set-Cookie of a 304, for the leader alone
 	reason  reason
 
-	errStatus int // for failed: what to tell the client
-	panicked  any // for panicked: with what
+	errStatus int     // for failed: what to tell the client
+	refusal   refusal // for turnedAway: the same
+	panicked  any     // for panicked: with what
 
 	trailer   http.Header // set before the body's end
 	discarded reason      // why it wasn't stored after all; set before the body's end
@@ -48,6 +49,7 @@ const (
 	staleError                 // object stands in for a failed origin
 	failed                     // no response
 	panicked                   // the wrapped handler panicked before one
+	turnedAway                 // the fetch may not begin
 	supplied                   // somebody else stored a usable response meanwhile
 )
 

@@ -21,6 +21,8 @@ type Middleware struct {
 	purges  *purger
 	zones   zones
 
+	governor *governor // nil if nothing is limited
+
 	fetches sync.WaitGroup // goroutines of fetches under way
 	closing context.Context
 	close   context.CancelFunc
@@ -34,7 +36,9 @@ func New(o Options) (*Middleware, error) {
 	m := &Middleware{cfg: cfg}
 	var purgeErr error
 	m.purges, purgeErr = newPurger(m, &o)
-	err = errors.Join(err, purgeErr)
+	var admissionErr error
+	m.governor, admissionErr = newGovernor(&o)
+	err = errors.Join(err, purgeErr, admissionErr)
 	if err != nil {
 		o.Store.Disk = nil // only to learn what else is wrong: the tier stays the caller's
 	}
@@ -50,6 +54,7 @@ func New(o Options) (*Middleware, error) {
 
 // discard closes what a New that failed has made.
 func (m *Middleware) discard() {
+	m.governor.close()
 	if m.store != nil {
 		_ = m.store.Close(context.Background())
 	}
@@ -102,6 +107,7 @@ func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
 // more: shut the server down first.
 func (m *Middleware) Close(ctx context.Context) error {
 	m.close()
+	m.governor.close()
 	done := make(chan struct{})
 	go func() {
 		m.fetches.Wait()

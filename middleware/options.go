@@ -48,9 +48,12 @@ type Options struct {
 	Default Route
 	// Purge says what can be purged, and by whom.
 	Purge PurgeOptions
+	// Admission says how much may load the origin and this process, and how fast.
+	// The zero value limits nothing.
+	Admission AdmissionOptions
 	// TrustedProxies are the peers whose forwarding fields (X-Forwarded-Host,
 	// X-Forwarded-Proto, Forwarded, ...) are believed: they make the scheme and
-	// host of the key. From any other peer such fields are removed. If it's
+	// host of the key, and say who the client is. From any other peer such fields are removed. If it's
 	// empty nobody's are known to be right or wrong, and a request that has one
 	// isn't cached.
 	TrustedProxies []netip.Prefix
@@ -67,8 +70,8 @@ type Options struct {
 	// first present one wins. nil means Weir-Cache-Control and
 	// CDN-Cache-Control; empty but not nil means none.
 	Targets []string
-	// FetchTimeout is how long a fetch may take until the response's head.
-	// Then it's cancelled and its clients get 504 or a stale copy. 0 means
+	// FetchTimeout is how long a fetch may take until the response's head, once it
+	// is admitted. Then it's cancelled and its clients get 504 or a stale copy. 0 means
 	// DefaultFetchTimeout (60 s); negative means no limit.
 	FetchTimeout time.Duration
 	// WaitTimeout is how long a request waits for another one's fetch until
@@ -176,6 +179,8 @@ type Route struct {
 	// Otherwise, and by default, the field means nothing to the cache. See
 	// [cachekey.ParseSearch] for what is never shared.
 	NoVarySearch bool
+	// Admission says how the route's requests are admitted to the origin.
+	Admission RouteAdmission
 	// Ignore are request directives that this route doesn't obey.
 	Ignore IgnoreDirectives
 	// ShareOnce lets requests that were already waiting have a response that

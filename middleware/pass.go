@@ -8,13 +8,18 @@ import (
 )
 
 // pass lets the wrapped handler answer the client itself, on the request's own
-// goroutine and with the client's own writer, wrapped only as far as needed.
+// goroutine and with the client's own writer, wrapped only as far as needed. It needs
+// a permit for that, like everything that reaches the handler.
 func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) {
+	permit, ok := x.admit()
+	if !ok {
+		return
+	}
 	rec := x.rec
 	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
 	rec.Cache.NotStored = string(whyPassed)
 	w := x.w
-	pw := &passWriter{w: w, asked: time.Now()}
+	pw := &passWriter{w: w, asked: time.Now(), permit: permit}
 	pw.x.Store(x)
 	r := x.r
 	if x.barrier.strip || x.facts&hasH2C != 0 {
@@ -27,11 +32,15 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 			ignoreH2C(r.Header)
 		}
 	}
-	if trace.FromContext(r.Context()) == nil && x.h.cfg.Hook != nil {
+	ctx := x.guarded(r.Context())
+	if trace.FromContext(ctx) == nil && x.h.cfg.Hook != nil {
 		// The handler may keep its context longer than the exchange lives.
 		own := *rec
 		x.ownRec, rec, x.rec = trace.Record{}, &own, &own
-		r = r.WithContext(trace.NewContext(r.Context(), rec))
+		ctx = trace.NewContext(ctx, rec)
+	}
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
 	}
 	if key, in, ok := x.countsAsFetch(why, r); ok {
 		x.passed = x.asFetch(key, &in, r, pw.asked)
@@ -46,6 +55,9 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	returned := false
 	defer func() {
 		pw.watch.stop()
+		if x.r.MultipartForm == nil {
+			x.r.MultipartForm = r.MultipartForm // the server removes its files
+		}
 		if !returned {
 			rec.Outcome = trace.Aborted
 			if pw.endless && r.Method != http.MethodHead {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/rfc9110"
 )
 
@@ -20,6 +21,9 @@ type passWriter struct {
 	asked time.Time
 	wrote bool
 	outer http.Header // what outer handlers had set, where only the handler's own counts
+
+	permit admission.Permit
+	tunnel *tunnel // the connection, if the handler has taken it over
 
 	watch slowWatch // of the client, while it's written to
 	body  *slowBody // the request's; nil if it isn't watched
@@ -143,6 +147,10 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		p.endless = false // nobody's but the handler's
 		p.body.done()
 	}
+	if err == nil && p.permit != (admission.Permit{}) {
+		p.tunnel = newTunnel(conn, p.permit)
+		conn = p.tunnel
+	}
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes
 		if x := p.x.Load(); x != nil {
@@ -192,6 +200,13 @@ func (p *passWriter) head(x *exchange, status int) {
 	x.passedHead(status, p.w.Header(), own)
 }
 
-// release lets go of the exchange, which is reused: a handler that keeps the
-// writer must not reach another request's.
-func (p *passWriter) release() { p.x.Store(nil) }
+// release gives the permit back, and lets go of the exchange, which is reused: a
+// handler that keeps the writer must not reach another request's.
+func (p *passWriter) release() {
+	if p.tunnel != nil {
+		p.tunnel.returned()
+	} else {
+		p.permit.Release()
+	}
+	p.x.Store(nil)
+}

@@ -7,13 +7,17 @@ import (
 )
 
 // ServeHTTP answers one request. This is its whole way; each step is in the
-// file of its name and says what it found. Only pass, respond, deliver and
-// refuse write to the client.
+// file of its name and says what it found. Only pass, respond, deliver, turnAway and
+// refuse write to the client. Nothing reaches the wrapped handler without a permit:
+// pass asks for it, and so does the fetch that claim starts.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := begin(h, w, r)
 	defer x.end()
 	defer x.outlive()
 
+	if !x.enter() { // too many requests, or too many of this client
+		return
+	}
 	if r.Method == "PRI" { // the preface of HTTP/2 where it isn't spoken
 		x.refuse(http.StatusHTTPVersionNotSupported, whyPreface)
 		return

@@ -7,7 +7,8 @@ import (
 )
 
 // refresh starts a fetch in the background that replaces a stale response,
-// unless one is under way or the last one failed just now. It never waits.
+// unless one is under way, the last one failed just now, or the origin has no room
+// for it. It never waits.
 func (x *exchange) refresh(stale *store.Object) {
 	if x.r.Method != "GET" {
 		return // a HEAD never starts a regeneration
@@ -25,10 +26,11 @@ func (x *exchange) refresh(stale *store.Object) {
 	case flight.Leader:
 		if now, _ := x.h.store.Get(stale.Key); now == nil || !now.Same(stale) {
 			fl.Finish(&head{kind: supplied}) // it has just been replaced, or purged
+		} else if permit, ok := x.admitRefresh(key); !ok {
+			fl.Finish(&head{kind: supplied}) // who joined meanwhile looks again
 		} else {
 			fl.Background()
-			f := x.lead(fl, stale)
-			x.hold = f
+			x.hold = x.lead(fl, stale, permit)
 		}
 		fl.Leave(false)
 	case flight.Waiter:

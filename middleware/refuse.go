@@ -3,18 +3,22 @@ package middleware
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/weirhttp/weir/trace"
 )
 
 // refuse answers with an error of weir's own. It's the one place where
 // failures become statuses.
-func (x *exchange) refuse(status int, why reason) {
+func (x *exchange) refuse(status int, why reason) { x.refuseFor(status, why, 0) }
+
+// refuseFor is refuse with an advice when to come again; 0 for none.
+func (x *exchange) refuseFor(status int, why reason, retryAfter time.Duration) {
 	x.rec.Cache.Reason = string(why)
 	if x.rec.Cache.Status == trace.Undecided {
 		x.rec.Cache.Status = trace.Miss
 	}
-	setRefusal(x.w, x.r, 0)
+	setRefusal(x.w, x.r, retryAfter)
 	x.setStatus(x.w.Header(), make([]string, ownFields))
 	x.head(status)
 	if x.r.Method != http.MethodHead {

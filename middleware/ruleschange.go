@@ -24,7 +24,9 @@ func (p *purger) purgeIfRulesChanged(o *Options) error {
 		return nil
 	}
 	path := o.Purge.List.Journal + ".rules"
-	now := fingerprint(&o.Default, o.Targets, o.TrustedProxies, o.Purge.TagFields, o.Purge.RulesVersion)
+	rules := o.Default
+	rules.Admission = RouteAdmission{} // it changes no response
+	now := fingerprint(&rules, o.Targets, o.TrustedProxies, o.Purge.TagFields, o.Purge.RulesVersion)
 	before, err := os.ReadFile(path)
 	switch {
 	case err == nil && string(before) == now:

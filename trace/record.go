@@ -71,11 +71,15 @@ type Cache struct {
 type Admission struct {
 	// Queued is the time spent waiting for permits.
 	Queued time.Duration
-	// Permits counts the permits taken; 0 when none were needed or given.
+	// Permits is what the request took of the ceilings, in units of cost; 0 when
+	// nothing was needed or given. A request that waited for another's fetch took
+	// nothing.
 	Permits int
-	// Verdict is the decision in words, such as "admitted" or "queue full";
-	// empty when admission wasn't asked.
+	// Verdict is "admitted" or "refused"; empty when admission wasn't asked, or
+	// let the request go by without a permit, as it does a hit.
 	Verdict string
+	// Reason says why, such as "queue-full"; empty when Verdict is.
+	Reason string
 }
 
 // Origin is the origins' part of a [Record].

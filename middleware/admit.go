@@ -1,0 +1,140 @@
+package middleware
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/weirhttp/weir/admission"
+	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
+	"github.com/weirhttp/weir/store/flight"
+	"github.com/weirhttp/weir/trace"
+)
+
+// Whatever reaches the wrapped handler has a permit for as long as it runs there: a
+// fetch, a request that is passed on, a refresh. It's given back when the handler has
+// returned, whatever it did: then the body has ended, and the origin's work with it.
+
+// class says how important x is.
+func (x *exchange) class() admission.Class {
+	if p := x.h.governor.Priority; p != nil {
+		return p(x.r)
+	}
+	return x.route.admission.Class
+}
+
+// wants is what x asks the limiter for.
+func (x *exchange) wants(c admission.Class) admission.Request {
+	g := x.h.governor
+	return admission.Request{
+		Route: g.route, Class: c, Tenant: x.h.zone, Weight: g.weight(x.h.zone), Cost: x.route.admission.Cost,
+	}
+}
+
+// limiter is nil if there are no ceilings.
+func (h *handler) limiter() *admission.Limiter {
+	if h.governor == nil {
+		return nil
+	}
+	return h.governor.limiter
+}
+
+// admit gets a permit for a request that is passed on, for which it may queue. If it
+// gets none, the request has been answered.
+func (x *exchange) admit() (p admission.Permit, ok bool) {
+	l := x.h.limiter()
+	if l == nil {
+		return p, true
+	}
+	p, d := l.Acquire(x.r.Context(), x.wants(x.class()))
+	switch d.Reason {
+	case admission.Admitted:
+		x.rec.Admission = admitted(p, d)
+		return p, true
+	case admission.ClientGone:
+		x.noteRefusal(refusalOf(d))
+		hd := x.gone()
+		x.refuse(hd.errStatus, hd.reason)
+	default:
+		x.turnAway(refusalOf(d))
+	}
+	return p, false
+}
+
+func admitted(p admission.Permit, d admission.Decision) trace.Admission {
+	return trace.Admission{Queued: d.Wait, Permits: p.Cost(), Verdict: verdictAdmitted, Reason: d.Reason.String()}
+}
+
+// admit gets the fetch its permit, for which it may queue on behalf of all who wait
+// for its response: it leaves the queue when the last of them has left. If it gets
+// none, it has ended, and all of them know.
+func (f *fetch) admit() bool {
+	if l := f.h.limiter(); l != nil && f.permit == (admission.Permit{}) {
+		f.flight.SetKeep(flight.KeepNot) // nobody would want to queue for nobody
+		p, d := l.Acquire(f.ctx, f.wants)
+		f.flight.SetKeep(flight.KeepUnknown)
+		if d.OK() && f.ctx.Err() != nil {
+			p.Release()
+			d = admission.Decision{Reason: admission.ClientGone, Wait: d.Wait}
+		}
+		if !d.OK() {
+			f.turnAway(d)
+			return false
+		}
+		f.permit, f.admission = p, admitted(p, d)
+	}
+	f.setDeadline()
+	return true
+}
+
+// turnAway ends a fetch that may not begin. Those who wait for it are told so, and
+// each answers for itself: none of them asks again. Who comes later does.
+func (f *fetch) turnAway(d admission.Decision) {
+	defer f.cancel(nil)
+	defer f.flight.Finish(&head{kind: failed, errStatus: http.StatusBadGateway, reason: whyNoAnswer})
+	if d.Reason == admission.ClientGone {
+		f.admission = trace.Admission{Queued: d.Wait, Verdict: verdictRefused, Reason: d.Reason.String()}
+		f.failWith(context.Cause(f.ctx))
+		return
+	}
+	f.flight.CloseToWaiters()
+	f.flight.Decide(flight.Shared, &head{kind: turnedAway, refusal: refusalOf(d)}, nil)
+}
+
+// refusedRefresh is how long a refused refresh keeps the next one for its key away.
+const refusedRefresh = time.Second
+
+// admitRefresh gets a permit for a refresh of x's key, if there's room right now:
+// refreshes never queue.
+func (x *exchange) admitRefresh(key flight.Key) (p admission.Permit, ok bool) {
+	l := x.h.limiter()
+	if l == nil {
+		return p, true
+	}
+	p, d := l.TryAcquire(x.wants(admission.Background))
+	if !d.OK() {
+		x.h.flights.Remember(key, laneRefresh, x.now.Add(refusedRefresh))
+	}
+	return p, d.OK()
+}
+
+// standIn answers a refused request with what is stored, if that is allowed as for
+// an origin that answers with an error (RFC 5861 §4).
+func (x *exchange) standIn(r refusal) bool {
+	if x.key == ([32]byte{}) || x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
+		return false
+	}
+	x.now = time.Now()
+	o := x.lookup().object
+	if o == nil || x.h.verdict(o) == purge.Gone {
+		return false
+	}
+	ok, why := rfc9111.StaleIfError(&o.Life, x.asked, &x.route.policy, x.now)
+	if !ok || !x.open(o) {
+		return false
+	}
+	x.noteRefusal(r)
+	x.respond(o, trace.StaleError, reason("admission refused the request: "+r.why+"; "+why.String()), o.Life.TTL(x.now))
+	return true
+}

@@ -1,0 +1,218 @@
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"net/netip"
+
+	"github.com/weirhttp/weir/admission"
+	"github.com/weirhttp/weir/admission/guard"
+)
+
+// AdmissionOptions say how much may load the origin and this process at once, and
+// how fast. The zero value limits nothing: a limit that nobody chose would refuse
+// visitors whom the origin could have served. Each part works without the others.
+type AdmissionOptions struct {
+	// Limiter has the ceilings of what the origin does at once. Everything that
+	// reaches the wrapped handler takes a permit for as long as it runs: a fetch,
+	// however many clients wait for it, a request that is passed on, and a refresh
+	// in the background. Hits and waiting take none. nil means no ceilings.
+	//
+	// A tenant is a zone: where requests queue, those of the handlers that
+	// [Middleware.WrapZone] made have their turns by weight.
+	Limiter *admission.Options
+	// Weights are the zones' weights, from 1 to [admission.MaxWeight]. A zone that
+	// isn't here has 1.
+	Weights map[string]int
+	// Priority says how important a request is, for Limiter. It must go by what the
+	// operator knows, such as the path or a verified session: a client that can
+	// choose its own class takes what is reserved for others. A refresh in the
+	// background is always [admission.Background]. nil means Route.Admission.Class.
+	Priority func(*http.Request) admission.Class
+
+	// Overload sheds requests, hits included, right after their head when the process
+	// has too many of them. nil means it never does.
+	Overload *admission.OverloadOptions
+	// Sender says whose a request is, for Overload: the hosts that nobody configured,
+	// the operator's own requests and health probes are told from the tenants' by it.
+	// Like Priority it must not believe clients. nil means that all are tenants'. A
+	// PURGE request that the cache answers is always the operator's.
+	Sender func(*http.Request) admission.Sender
+
+	// Guard has the rates, for each client address and in all, for hits as well, and
+	// the operations that a handler admits with [guard.Do]. The caller makes it, and
+	// may replace its policy. nil means none.
+	Guard *guard.Guard
+	// Verifier finds out who known clients are, for Guard. The caller makes and closes
+	// it. nil means that nobody is known.
+	Verifier *guard.Verifier
+	// ClientField is the field in which TrustedProxies say who the client is, for
+	// Guard and Overload. They must overwrite or extend it, and remove the other.
+	// From anyone else it means nothing.
+	ClientField guard.Forwarding
+}
+
+// RouteAdmission says how a route's requests are admitted.
+type RouteAdmission struct {
+	// Class is how important the requests are, unless AdmissionOptions.Priority says
+	// it.
+	Class admission.Class
+	// Route names the one of AdmissionOptions.Limiter.Routes whose ceiling and queue
+	// they have. Empty means that only the global ones count.
+	Route string
+	// Cost is what one takes of the ceilings. 0 means the cost of Route.
+	Cost int
+	// Rate names the route of the Guard's policy that they are debited as. Empty means
+	// none. Name it in guard.Options.Routes too, or a later policy may lack it: then
+	// all of them are refused.
+	Rate string
+}
+
+// governor decides what may go on.
+type governor struct {
+	AdmissionOptions
+	trusted  []netip.Prefix
+	limiter  *admission.Limiter  // nil: no ceilings
+	overload *admission.Overload // nil: never sheds
+	route    admission.RouteID
+	seed     maphash.Seed
+}
+
+// newGovernor makes what o asks for; nil if that is nothing.
+func newGovernor(all *Options) (*governor, error) {
+	o, at := all.Admission, all.Default.Admission
+	var bad problems
+	o.pointless(&bad)
+	g := &governor{AdmissionOptions: o, trusted: all.TrustedProxies, seed: maphash.MakeSeed()}
+	var err error
+	if o.Limiter != nil {
+		if g.limiter, err = admission.New(*o.Limiter); err != nil {
+			bad = append(bad, fmt.Errorf("middleware: Admission.Limiter: %w", err))
+		}
+	}
+	g.checkRoute(&bad, at)
+	for zone, w := range o.Weights {
+		if w < 1 || w > admission.MaxWeight {
+			bad.add(fmt.Sprintf("Admission.Weights[%q]", zone), w, fmt.Sprintf("must be between 1 and %d; leave the zone out for 1", admission.MaxWeight))
+		}
+	}
+	if o.Overload != nil {
+		if g.overload, err = admission.NewOverload(*o.Overload); err != nil {
+			bad = append(bad, fmt.Errorf("middleware: Admission.Overload: %w", err))
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		g.close()
+		return nil, err
+	}
+	if o.Limiter == nil && o.Overload == nil && o.Guard == nil {
+		return nil, nil
+	}
+	return g, nil
+}
+
+// pointless reports settings of what is off: whoever made them believes that they
+// have an effect.
+func (o *AdmissionOptions) pointless(bad *problems) {
+	without := func(set bool, field string, value any, needs string) {
+		if set {
+			bad.add("Admission."+field, value, "has no effect without Admission."+needs+"; set that too, or leave this out")
+		}
+	}
+	without(o.Priority != nil && o.Limiter == nil, "Priority", "a function", "Limiter")
+	without(len(o.Weights) > 0 && o.Limiter == nil && o.Overload == nil, "Weights", o.Weights, "Limiter or Admission.Overload")
+	without(o.Sender != nil && o.Overload == nil, "Sender", "a function", "Overload")
+	without(o.Verifier != nil && o.Guard == nil, "Verifier", "a verifier", "Guard")
+	without(o.ClientField != 0 && o.Guard == nil && o.Overload == nil, "ClientField", o.ClientField, "Guard or Admission.Overload")
+	if o.ClientField > guard.Forwarded {
+		bad.add("Admission.ClientField", o.ClientField, "must be guard.XForwardedFor or guard.Forwarded")
+	}
+}
+
+// checkRoute checks what the route says, and finds its ceilings.
+func (g *governor) checkRoute(bad *problems, at RouteAdmission) {
+	const field = "Default.Admission."
+	if at.Class > admission.Background {
+		bad.add(field+"Class", at.Class, "must be admission.Normal, Critical or Background")
+	}
+	if at.Cost < 0 {
+		bad.add(field+"Cost", at.Cost, "must not be negative; leave it 0 for the cost of Route")
+	}
+	if g.Limiter == nil && (at.Class != 0 || at.Route != "" || at.Cost > 0) {
+		bad.add("Default.Admission", at, "has no effect without Admission.Limiter; set that too, or leave this out")
+	} else if at.Route != "" && g.limiter != nil {
+		var ok bool
+		if g.route, ok = g.limiter.Route(at.Route); !ok {
+			bad.add(field+"Route", at.Route, "isn't in Admission.Limiter.Routes; add it there, or leave it empty")
+		}
+	}
+	if at.Rate == "" {
+		return
+	}
+	if g.Guard == nil {
+		bad.add(field+"Rate", at.Rate, "has no effect without Admission.Guard; set that too, or leave this out")
+		return
+	}
+	for _, r := range g.Guard.Policy().Routes {
+		if r.Name == at.Rate {
+			return
+		}
+	}
+	bad.add(field+"Rate", at.Rate, "isn't a route of the Guard's policy; add it there, or leave it empty")
+}
+
+func (g *governor) close() {
+	if g != nil && g.overload != nil {
+		g.overload.Close()
+	}
+}
+
+// weight is the weight of a zone; 0 is the default one.
+func (g *governor) weight(zone string) int { return g.Weights[zone] }
+
+// client is the address of a request's client, invalid if it has none.
+func (g *governor) client(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	name := "X-Forwarded-For"
+	if g.ClientField == guard.Forwarded {
+		name = "Forwarded"
+	}
+	return guard.ClientAddr(peer.Addr(), g.trusted, g.ClientField, r.Header[name])
+}
+
+// hash tells clients apart: by the address, or the /64 of an IPv6 one. Nobody can
+// choose it.
+func (g *governor) hash(client netip.Addr) uint64 {
+	if !client.IsValid() {
+		return 0
+	}
+	b := client.As16()
+	if client.Is6() && !client.Is4In6() {
+		clear(b[8:])
+	}
+	return maphash.Bytes(g.seed, b[:])
+}
+
+// AdmissionStats is what admission holds and has done.
+type AdmissionStats struct {
+	Limiter  admission.Stats         // zero without Admission.Limiter
+	Overload admission.OverloadStats // zero without Admission.Overload
+}
+
+// AdmissionStats returns figures of this moment. Those of the Guard and the Verifier
+// are their own. It allocates.
+func (m *Middleware) AdmissionStats() AdmissionStats {
+	var s AdmissionStats
+	if m.governor != nil && m.governor.limiter != nil {
+		s.Limiter = m.governor.limiter.Stats()
+	}
+	if m.governor != nil && m.governor.overload != nil {
+		s.Overload = m.governor.overload.Stats()
+	}
+	return s
+}
