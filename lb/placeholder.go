@@ -7,3 +7,7 @@ type (
 	WarmUp      struct{}
 	SlowStart   struct{}
 )
+
+const fullShare = 16
+
+type State uint8

@@ -41,7 +41,8 @@ type PoolStep struct {
 // OriginStep is why one origin was or wasn't used.
 type OriginStep struct {
 	Pool, Origin string
-	Reason       Reason
+	State        State // as the balancer last saw it
+	Used         bool  // it was sent an attempt
 	// AboveBound is set when a hash policy preferred the key's next origin because
 	// this one has more than its share in flight.
 	AboveBound bool
