@@ -46,10 +46,10 @@ func (e *ewma) observe(d time.Duration, now time.Time) {
 }
 
 // estimate is the average in microseconds, 0 if nothing was measured.
-func (e *ewma) estimate(now time.Time) uint64 {
+func (e *ewma) estimate(now uint32) uint64 {
 	p := e.packed.Load()
 	if p == 0 {
 		return 0
 	}
-	return uint64(max(decayed(uint32(p>>32), uint32(p), stamp(now)), 1))
+	return uint64(max(decayed(uint32(p>>32), uint32(p), now), 1))
 }

@@ -16,7 +16,7 @@ import (
 func named(weight int, ids ...string) *set {
 	es := make([]entry, len(ids))
 	for i, id := range ids {
-		es[i] = entry{&load{}, digestString(id), i, weight, fullShare}
+		es[i] = entry{&load{}, digestString(id), uint16(i), uint8(weight), fullShare}
 	}
 	s := newSet(es)
 	return &s
@@ -149,7 +149,7 @@ func TestBoundedLoad(t *testing.T) {
 		es[i].load.inFlight.Add(1)
 	}
 	for i, e := range es {
-		most := max(n*125*e.weight/100/8+1, roomFor*e.weight)
+		most := max(n*125*int(e.weight)/100/8+1, roomFor*int(e.weight))
 		assert.LessOrEqual(t, int(e.load.inFlight.Load()), most, "origin %d", i)
 	}
 	home := sequence{set: &s, order: byKey, key: 42}
@@ -176,7 +176,7 @@ func TestSlowStartIsSteadyForKeys(t *testing.T) {
 		for i := range es {
 			es[i].share = fullShare
 		}
-		es[0].share = share
+		es[0].share = uint8(share)
 		s := newSet(slices.Clone(es))
 		for k := range uint64(2000) {
 			seq := sequence{set: &s, order: byKey, key: mix(k)}

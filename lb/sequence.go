@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
-	"time"
 )
 
 // order is how a policy orders, as a number.
@@ -55,7 +54,7 @@ type sequence struct {
 	random uint64         // state of the generator; 0: not yet seeded
 	key    uint64         // of byKey
 	bound  int            // of byKey: percent, 0 for none
-	now    time.Time      // of soonerOfTwo
+	now    uint32         // of soonerOfTwo: the clock's stamp
 
 	tried   members
 	count   int // of tried
@@ -69,10 +68,12 @@ func (s *sequence) next() (int, bool) {
 	switch {
 	case s.count == len(s.set.entries):
 		return 0, false
-	case s.count == 0:
-		i = s.first()
-	default:
+	case s.count > 0:
 		i = s.following(&s.tried)
+	case s.order == inTurns && !s.set.slow:
+		i = s.inTurn()
+	default:
+		i = s.first()
 	}
 	s.tried.add(i)
 	s.count++
@@ -101,7 +102,7 @@ func (s *sequence) first() int {
 // keys come to it, and none leaves.
 func (s *sequence) takesTurn(e *entry) bool {
 	if s.order == byKey {
-		return int(mix(s.key+e.seed)%fullShare) < e.share
+		return int(mix(s.key+e.seed)%fullShare) < int(e.share)
 	}
 	return e.slowTurn()
 }
@@ -109,12 +110,15 @@ func (s *sequence) takesTurn(e *entry) bool {
 func (s *sequence) choice() int {
 	switch s.order {
 	case inTurns:
-		return int(s.set.table[s.turn.Add(1)%uint64(s.set.total)])
+		return s.inTurn()
 	case betterOfTwo, soonerOfTwo:
 		return s.ofTwo()
 	}
-	var none members
-	return s.following(&none)
+	return s.following(&s.tried) // none yet
+}
+
+func (s *sequence) inTurn() int {
+	return int(s.set.table[uint32(s.turn.Add(1))%uint32(len(s.set.table))])
 }
 
 // following is the policy's choice among those that aren't in out.
@@ -148,7 +152,7 @@ func (s *sequence) draw(out *members) int {
 	left := 0
 	for i, e := range s.set.entries {
 		if !out.has(i) {
-			left += e.weight
+			left += int(e.weight)
 		}
 	}
 	n := s.below(left)
@@ -156,7 +160,7 @@ func (s *sequence) draw(out *members) int {
 		if out.has(i) {
 			continue
 		}
-		if n -= e.weight; n < 0 {
+		if n -= int(e.weight); n < 0 {
 			return i
 		}
 	}
@@ -176,26 +180,32 @@ func (s *sequence) below(n int) int {
 // least chooses the one with the fewest in flight for its weight; of several, one
 // in proportion to weight, so that idle origins share as they should.
 func (s *sequence) least(out *members) int {
-	best, bestLoad, bestWeight, tied := -1, 0, 0, 0
+	var ties members
+	tied, best, bestWeight := 0, 1<<30, 1
 	for i := range s.set.entries {
-		if out.has(i) {
+		e := &s.set.entries[i]
+		n, w := int(e.load.inFlight.Load()), int(e.weight)
+		d := n*bestWeight - best*w
+		if d > 0 || out.has(i) {
 			continue
 		}
-		e := &s.set.entries[i]
-		n := int(e.load.inFlight.Load())
-		switch {
-		case best < 0 || n*bestWeight < bestLoad*e.weight:
-			tied = e.weight
-		case n*bestWeight > bestLoad*e.weight:
-			continue
-		default:
-			if tied += e.weight; s.below(tied) >= e.weight {
-				continue
+		if d < 0 {
+			tied, best, bestWeight = 0, n, w
+			clear(ties[:i>>6+1])
+		}
+		tied += w
+		ties.add(i)
+	}
+	n := s.below(tied)
+	for k, word := range ties {
+		for ; word != 0; word &= word - 1 {
+			i := k<<6 | bits.TrailingZeros64(word)
+			if n -= int(s.set.entries[i].weight); n < 0 {
+				return i
 			}
 		}
-		best, bestLoad, bestWeight = i, n, e.weight
 	}
-	return best
+	panic("lb: none is least") // tied is what the loop takes away
 }
 
 // ofTwo draws two and chooses the better; the first one if they are as good.
@@ -242,7 +252,7 @@ func (s *sequence) top(out *members) int {
 			continue
 		}
 		e := &s.set.entries[i]
-		sc := score(s.key, e.seed, e.weight)
+		sc := score(s.key, e.seed, int(e.weight))
 		if best < 0 || s.before(sc, i, bestScore, best) {
 			best, bestScore = i, sc
 		}
@@ -273,5 +283,5 @@ const roomFor = 8
 // origin's share of all.
 func (s *sequence) aboveBound(e *entry, all int) bool {
 	n := int(e.load.inFlight.Load()) + 1
-	return n > roomFor*e.weight && (n-1)*100*s.set.total >= s.bound*all*e.weight
+	return n > roomFor*int(e.weight) && (n-1)*100*s.set.total >= s.bound*all*int(e.weight)
 }

@@ -22,7 +22,7 @@ func (o order) String() string {
 func entries(weights ...int) []entry {
 	es := make([]entry, len(weights))
 	for i, w := range weights {
-		es[i] = entry{&load{}, digestString(fmt.Sprintf("origin-%d", i)), i, w, fullShare}
+		es[i] = entry{&load{}, digestString(fmt.Sprintf("origin-%d", i)), uint16(i), uint8(w), fullShare}
 	}
 	return es
 }
@@ -66,8 +66,8 @@ func TestEveryOrderNamesEveryOriginOnce(t *testing.T) {
 		}
 		es := entries(ws...)
 		for i := range es {
-			es[i].weight = 1 + r.IntN(MaxWeight)
-			es[i].share = 1 + r.IntN(fullShare)
+			es[i].weight = uint8(1 + r.IntN(MaxWeight))
+			es[i].share = uint8(1 + r.IntN(fullShare))
 			es[i].load.inFlight.Store(int32(r.IntN(30)))
 			if r.IntN(2) == 0 {
 				es[i].load.latency.observe(time.Duration(r.IntN(1e9)), time.Unix(100, 0))
@@ -77,7 +77,7 @@ func TestEveryOrderNamesEveryOriginOnce(t *testing.T) {
 		for _, o := range allOrders {
 			seq := dice(&s, o, &turn, r)
 			seq.bound = 125 * r.IntN(2)
-			seq.now = time.Unix(101, 0)
+			seq.now = stamp(time.Unix(101, 0))
 			seen := map[int]bool{}
 			for i, ok := seq.next(); ok; i, ok = seq.next() {
 				require.False(t, seen[i], "%v named %d twice", o, i)
@@ -179,7 +179,7 @@ func TestTwoChoicesTakeTheLesser(t *testing.T) {
 	for range 20_000 {
 		es := entries(make([]int, 2+r.IntN(9))...)
 		for i := range es {
-			es[i].weight = 1 + r.IntN(MaxWeight)
+			es[i].weight = uint8(1 + r.IntN(MaxWeight))
 			es[i].load.inFlight.Store(int32(r.IntN(20)))
 		}
 		s := newSet(es)
@@ -187,7 +187,7 @@ func TestTwoChoicesTakeTheLesser(t *testing.T) {
 		a, _ := seq.next()
 		b, _ := seq.next() // the loser
 		require.NotEqual(t, a, b)
-		assert.LessOrEqual(t, int(es[a].load.inFlight.Load())*es[b].weight, int(es[b].load.inFlight.Load())*es[a].weight)
+		assert.LessOrEqual(t, int(es[a].load.inFlight.Load())*int(es[b].weight), int(es[b].load.inFlight.Load())*int(es[a].weight))
 	}
 	// Of two origins the idle one is always taken.
 	es := entries(1, 1)
@@ -206,7 +206,7 @@ func TestLeastConnectionsTakesTheLeast(t *testing.T) {
 	for range 5000 {
 		es := entries(make([]int, 1+r.IntN(20))...)
 		for i := range es {
-			es[i].weight = 1 + r.IntN(MaxWeight)
+			es[i].weight = uint8(1 + r.IntN(MaxWeight))
 			es[i].load.inFlight.Store(int32(r.IntN(20)))
 		}
 		s := newSet(es)
@@ -231,7 +231,7 @@ func TestLatencyPrefersTheSooner(t *testing.T) {
 		counts := make([]int, len(es))
 		for range 1000 {
 			seq := dice(&s, soonerOfTwo, nil, r)
-			seq.now = at
+			seq.now = stamp(at)
 			i, _ := seq.next()
 			counts[i]++
 		}
@@ -258,22 +258,22 @@ func TestLatencyPrefersTheSooner(t *testing.T) {
 func TestPeakEWMA(t *testing.T) {
 	var e ewma
 	at := time.Unix(5000, 0)
-	assert.Zero(t, e.estimate(at))
+	assert.Zero(t, e.estimate(stamp(at)))
 	e.observe(100*time.Millisecond, at)
-	assert.EqualValues(t, 100_000, e.estimate(at))
+	assert.EqualValues(t, 100_000, e.estimate(stamp(at)))
 	e.observe(10*time.Millisecond, at)
-	assert.EqualValues(t, 100_000, e.estimate(at), "no time has passed")
+	assert.EqualValues(t, 100_000, e.estimate(stamp(at)), "no time has passed")
 	e.observe(200*time.Millisecond, at)
-	assert.EqualValues(t, 200_000, e.estimate(at), "up at once")
+	assert.EqualValues(t, 200_000, e.estimate(stamp(at)), "up at once")
 	at = at.Add(ewmaWindow)
-	assert.InDelta(t, 200_000/math.E, float64(e.estimate(at)), 10, "down by e in a window")
+	assert.InDelta(t, 200_000/math.E, float64(e.estimate(stamp(at))), 10, "down by e in a window")
 	e.observe(10*time.Millisecond, at)
-	assert.InDelta(t, 200_000/math.E+10_000*(1-1/math.E), float64(e.estimate(at)), 10)
-	assert.InDelta(t, 200_000/math.E+10_000*(1-1/math.E), float64(e.estimate(at.Add(-time.Second))), 10, "a clock behind")
+	assert.InDelta(t, 200_000/math.E+10_000*(1-1/math.E), float64(e.estimate(stamp(at))), 10)
+	assert.InDelta(t, 200_000/math.E+10_000*(1-1/math.E), float64(e.estimate(stamp(at.Add(-time.Second)))), 10, "a clock behind")
 	e.observe(time.Hour, at)
-	assert.EqualValues(t, maxPenalty.Microseconds(), e.estimate(at))
+	assert.EqualValues(t, maxPenalty.Microseconds(), e.estimate(stamp(at)))
 	e.observe(-time.Hour, at.Add(time.Hour))
-	assert.EqualValues(t, 1, e.estimate(at.Add(time.Hour)))
+	assert.EqualValues(t, 1, e.estimate(stamp(at.Add(time.Hour))))
 }
 
 // In slow start an origin gets its sixteenths of the turns, never none, and the
@@ -285,7 +285,7 @@ func TestSlowStartShares(t *testing.T) {
 		for _, share := range []int{1, 4, 8, 15, 16} {
 			r := rand.New(rand.NewPCG(9, uint64(share)))
 			es := entries(1, 1, 1, 1)
-			es[2].share = share
+			es[2].share = uint8(share)
 			s := newSet(es)
 			var turn atomic.Uint64
 			counts := make([]int, 4)
@@ -329,7 +329,7 @@ func TestOrdersAllocateNothing(t *testing.T) {
 		now := time.Now()
 		for _, o := range allOrders {
 			assert.Zero(t, testing.AllocsPerRun(100, func() {
-				seq := sequence{set: &s, order: o, turn: &turn, bound: 125, now: now, key: digestString("/some/path")}
+				seq := sequence{set: &s, order: o, turn: &turn, bound: 125, now: stamp(now), key: digestString("/some/path")}
 				for range 3 {
 					seq.next()
 				}
@@ -357,7 +357,7 @@ func BenchmarkOrder(b *testing.B) {
 				key := "/products/shoes/brown-leather-10."[:33]
 				b.ReportAllocs()
 				for b.Loop() {
-					seq := sequence{set: &s, order: o, turn: &turn, now: now}
+					seq := sequence{set: &s, order: o, turn: &turn, now: stamp(now)}
 					if o == byKey {
 						seq.key = digestString(key)
 					}

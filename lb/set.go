@@ -30,9 +30,9 @@ func (l *load) release() { l.inFlight.Add(-1) }
 type entry struct {
 	load   *load
 	seed   uint64 // digest of the origin's ID
-	index  int    // among the pool's origins
-	weight int    // from 1 to MaxWeight
-	share  int    // of its turns in slow start, in sixteenths
+	index  uint16 // among the pool's origins
+	weight uint8  // from 1 to MaxWeight
+	share  uint8  // of its turns in slow start, in sixteenths
 }
 
 // set is a group of origins of one pool that policies order. It is immutable; a
@@ -49,14 +49,14 @@ type set struct {
 // newSet returns the set of entries, which must be in the order of configuration.
 func newSet(entries []entry) set {
 	s := set{entries: entries}
-	top := 0
+	top := uint8(0)
 	for _, e := range entries {
-		s.total += e.weight
+		s.total += int(e.weight)
 		top = max(top, e.share)
 	}
 	for i := range entries {
 		// Relative to the furthest: if all start slowly, none has to.
-		if entries[i].share = entries[i].share * fullShare / max(top, 1); entries[i].share < fullShare {
+		if entries[i].share = uint8(int(entries[i].share) * fullShare / max(int(top), 1)); entries[i].share < fullShare {
 			s.slow = true
 		}
 	}
@@ -73,7 +73,7 @@ func smooth(entries []entry, total int) []uint16 {
 	for t := range table {
 		best := 0
 		for i, e := range entries {
-			current[i] += e.weight
+			current[i] += int(e.weight)
 			if current[i] > current[best] {
 				best = i
 			}
@@ -88,7 +88,7 @@ func smooth(entries []entry, total int) []uint16 {
 // of sixteen turns as many as its share, evenly spread.
 func (e *entry) slowTurn() bool {
 	n := int(e.load.turns.Add(1)-1) % fullShare
-	return (n+1)*e.share/fullShare > n*e.share/fullShare
+	return (n+1)*int(e.share)/fullShare > n*int(e.share)/fullShare
 }
 
 // members is a set of indices of entries.
