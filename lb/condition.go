@@ -133,6 +133,14 @@ func (c *condition) success(gen uint32) {
 	}
 }
 
+// trouble returns the reason of the last change for the worse, "" if there was
+// none. It is for people.
+func (c *condition) trouble() string {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	return c.reason
+}
+
 // The methods below need pool.mu.
 
 func (c *condition) gen() uint32 { return uint32(c.streak.Load() >> 32) }

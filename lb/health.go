@@ -2,7 +2,6 @@ package lb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -124,8 +123,12 @@ func (h *health) update(settings healthConfig, members []member) []*condition {
 
 // adapt drops what the new settings no longer know.
 func (c *condition) adapt(old, cfg *healthConfig) {
-	if !cfg.check.on() {
+	switch {
+	case !cfg.check.on():
 		c.tally = tally{up: true}
+	case !old.check.on() && c.facts.Load() != nil:
+		// It has been in use: a first result mustn't decide alone.
+		c.tally.known = true
 	}
 	if !cfg.warmUp.on() {
 		c.warming = warming{}
@@ -300,21 +303,24 @@ func (h *health) checkSoon(c *condition) bool {
 }
 
 // beginWarmUp reports whether a warm-up must begin now, and the generation that it
-// is for.
-func (h *health) beginWarmUp(c *condition, now time.Duration) (gen uint32, ok bool) {
+// is for; or after how long it will have to.
+func (h *health) beginWarmUp(c *condition, now time.Duration) (gen uint32, later time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	checked := c.tally.up && (c.tally.known || !h.cfg.Load().check.on())
-	if c.removed || !c.inRotation || !checked || !c.warming.due(now) {
-		return 0, false
+	if c.removed || !c.inRotation || !checked || !c.warming.pending || c.warming.running {
+		return 0, 0, false
+	}
+	if now < c.warming.notBefore {
+		return 0, c.warming.notBefore - now, false
 	}
 	c.warming.running = true
-	return c.gen(), true
+	return c.gen(), 0, true
 }
 
 // endWarmUp takes the result of a warm-up in, and returns after how long another
 // is due; 0 if none is. A cancelled one has no result.
-func (h *health) endWarmUp(c *condition, gen uint32, err error, now time.Duration) (again time.Duration) {
+func (h *health) endWarmUp(c *condition, gen uint32, err error, cancelled bool, now time.Duration) (again time.Duration) {
 	h.mu.Lock()
 	cfg := h.cfg.Load()
 	if c.removed || c.gen() != gen || !c.warming.running {
@@ -323,7 +329,7 @@ func (h *health) endWarmUp(c *condition, gen uint32, err error, now time.Duratio
 	}
 	var ev event
 	switch {
-	case errors.Is(err, context.Canceled):
+	case cancelled:
 		c.warming.running = false
 	case err != nil:
 		c.warming.end(false, now)

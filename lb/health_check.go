@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -156,12 +155,15 @@ func (h HealthCheck) isSet() bool {
 }
 
 // request returns the check's request.
-func (h HealthCheck) request(ctx context.Context, base *url.URL, hosts []string) (*http.Request, error) {
+func (h HealthCheck) request(ctx context.Context, m member, hosts []string) (*http.Request, error) {
 	host := h.Host
+	if host == "" {
+		host = m.host
+	}
 	if host == "" && len(hosts) > 0 {
 		host = hosts[0]
 	}
-	return ownRequest(ctx, h.Method, onPort(base, h.Port), h.Path, host, h.Header)
+	return ownRequest(ctx, h.Method, onPort(m.base, h.Port), h.Path, host, h.Header)
 }
 
 // judge says what is wrong with a check's answer, or "". It reads the body as far

@@ -85,11 +85,6 @@ type warming struct {
 // want begins a start or a recovery.
 func (w *warming) want(on bool) { *w = warming{pending: on} }
 
-// due reports whether a try may begin.
-func (w *warming) due(now time.Duration) bool {
-	return w.pending && !w.running && now >= w.notBefore
-}
-
 // end takes the result of a try in.
 func (w *warming) end(ok bool, now time.Duration) {
 	if ok {
