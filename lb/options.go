@@ -1,6 +1,9 @@
 package lb
 
-import "time"
+import (
+	"log/slog"
+	"time"
+)
 
 // The defaults of [Pool] and [Retry].
 const (
@@ -17,8 +20,12 @@ const (
 const MaxWeight = 8
 
 const (
-	maxPools   = 1024
-	maxOrigins = 256
+	maxPools       = 1024
+	maxOrigins     = 256
+	maxConnections = 1 << 20
+	maxRetryBody   = 16 << 20
+	minHashBound   = 105
+	maxHashBound   = 1000
 )
 
 // Options configures a [Balancer].
@@ -39,6 +46,8 @@ type Options struct {
 	// on to the host's next pool when the first one's origins have failed or are
 	// at capacity.
 	StayInPool bool
+	// Log gets changes of origins' health. Nil means slog.Default().
+	Log *slog.Logger
 }
 
 // Pool is a set of origins that can stand in for each other.
@@ -70,28 +79,35 @@ type Pool struct {
 
 	// Retry says when a failed attempt is followed by another.
 	Retry Retry
+	// Transport says how the origins are connected to.
+	Transport TransportOptions
 
-	Health    *HealthCheck
-	Ejection  Ejection
-	Breaker   Breaker
-	WarmUp    *WarmUp
-	SlowStart SlowStart
+	// Health, Ejection and Breaker say how it is found out whether an origin is
+	// well, WarmUp what it is asked before visitors get to it. The zero values are
+	// no active checks, ejection with its defaults, no breaker and no warm-up.
+	Health   HealthCheck
+	Ejection Ejection
+	Breaker  Breaker
+	WarmUp   WarmUp
+	// SlowStart is how long the share of an origin that is new or has recovered
+	// grows from a sixteenth to its whole; up to an hour. 0 means not at all.
+	SlowStart time.Duration
 }
 
 // Origin is one server. Only Address is needed.
 type Origin struct {
-	// ID is the origin's identity in the pool: hash policies place keys by it, and
-	// with pool, Address and Scheme it is what counters and health belong to when
-	// the options are updated. "" means Address.
+	// ID is the origin's identity in the pool: hash policies place keys by it. With
+	// Address and Scheme it is what counters and health belong to when the options
+	// are updated. "" means Address.
 	ID string
 	// Address is a name or an IP address, with or without port; an IPv6 address
 	// with a port is in brackets. Without port it is 443, or 80 for "http". A name
 	// is resolved again for new connections.
 	Address string
-	// Scheme is "https" or "http". "" means "https".
+	// Scheme is "https" or "http". "" means the pool's Transport.Scheme.
 	Scheme string
-	// Weight is the origin's share, from 1 to [MaxWeight]. 0 means 1. Set Drained
-	// for an origin that should get nothing.
+	// Weight is the origin's share, from 1 to [MaxWeight]. 0 means 1: a weight of
+	// zero is Drained.
 	Weight int
 
 	// Drained is a weight of zero: no new requests, those in flight go on.
@@ -101,10 +117,11 @@ type Origin struct {
 	// Maintenance takes the origin out for a while.
 	Maintenance bool
 
-	// HostHeader replaces the visitor's Host. "" means the visitor's.
+	// HostHeader replaces the visitor's Host. "" means the pool's Transport.Host,
+	// and if that is empty the visitor's.
 	HostHeader string
-	// ServerName is what TLS asks for and verifies. "" means the Host that is
-	// sent, or Address if that is an IP address.
+	// ServerName is what TLS asks for and, unless Transport.VerifyName says
+	// otherwise, verifies. "" means the pool's Transport.ServerName.
 	ServerName string
 	// MaxConnections is as in [Pool]; 0 means the pool's.
 	MaxConnections int
@@ -122,22 +139,21 @@ type Retry struct {
 	// the last ten seconds. 0 means [DefaultRetryPercent]; negative means none
 	// above Floor. Up to 100.
 	Percent int
-	// Floor is how many repetitions ten seconds may have in any case. 0 means
-	// [DefaultRetryFloor]; negative means none.
+	// Floor is how many repetitions ten seconds may have in any case, up to 1,000.
+	// 0 means [DefaultRetryFloor]; negative means none.
 	Floor int
-	// Statuses are the answers that count as a failed attempt; if no other attempt
-	// is allowed, or it fails too, the answer is passed on. Nil means 502, 503 and
-	// 504; empty but not nil means none.
+	// Statuses are the answers that count as a failed attempt, from 500 to 599; if
+	// no other attempt is allowed, or it fails too, the answer is passed on. Nil
+	// means 502, 503 and 504; empty but not nil means none.
 	Statuses []int
 	// BodyBytes is how much of a body is kept while it is sent, so that it can be
-	// sent again. A longer one is repeated only if none of it was read. It matters
-	// for PUT, and for others that have a body without Request.GetBody. 0 means
-	// [DefaultRetryBody]; negative means nothing is kept.
+	// sent again, up to 16 MiB. A longer one is repeated only if none of it was
+	// read. It matters for methods that may be repeated, and only to bodies
+	// without Request.GetBody. 0 means [DefaultRetryBody]; negative means that
+	// nothing is kept.
 	BodyBytes int
 	// Unsent also repeats POST, PATCH and all other methods if the attempt ended
 	// before a byte of the request was sent, as when no connection could be made.
 	// The origins still see the request once at most.
 	Unsent bool
 }
-
-var _ = time.Second

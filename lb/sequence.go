@@ -56,7 +56,7 @@ type sequence struct {
 	bound  int            // of byKey: percent, 0 for none
 	now    uint32         // of soonerOfTwo: the clock's stamp
 
-	tried   members
+	tried   indices
 	count   int // of tried
 	loser   int // of betterOfTwo and soonerOfTwo, +1; 0: none
 	crowded int // of byKey: who comes first but for the bound, +1; 0: none
@@ -86,7 +86,7 @@ func (s *sequence) first() int {
 	if !s.set.slow {
 		return i
 	}
-	var passed members
+	var passed indices
 	for n := len(s.set.entries); n > 1; n-- {
 		e := &s.set.entries[i]
 		if e.share >= fullShare || s.takesTurn(e) {
@@ -122,7 +122,7 @@ func (s *sequence) inTurn() int {
 }
 
 // following is the policy's choice among those that aren't in out.
-func (s *sequence) following(out *members) int {
+func (s *sequence) following(out *indices) int {
 	switch s.order {
 	case leastBusy:
 		return s.least(out)
@@ -142,7 +142,7 @@ func (s *sequence) following(out *members) int {
 }
 
 // draw chooses in proportion to weight.
-func (s *sequence) draw(out *members) int {
+func (s *sequence) draw(out *indices) int {
 	for range 4 {
 		if i := int(s.set.table[s.below(s.set.total)]); !out.has(i) {
 			return i
@@ -179,8 +179,8 @@ func (s *sequence) below(n int) int {
 
 // least chooses the one with the fewest in flight for its weight; of several, one
 // in proportion to weight, so that idle origins share as they should.
-func (s *sequence) least(out *members) int {
-	var ties members
+func (s *sequence) least(out *indices) int {
+	var ties indices
 	tied, best, bestWeight := 0, 1<<30, 1
 	for i := range s.set.entries {
 		e := &s.set.entries[i]
@@ -210,7 +210,7 @@ func (s *sequence) least(out *members) int {
 
 // ofTwo draws two and chooses the better; the first one if they are as good.
 func (s *sequence) ofTwo() int {
-	var out members
+	var out indices
 	a := s.draw(&out)
 	if len(s.set.entries) == 1 {
 		return a
@@ -238,7 +238,7 @@ func (s *sequence) better(a, b *entry) bool {
 }
 
 // top chooses the highest score, of those below their bound if there are any.
-func (s *sequence) top(out *members) int {
+func (s *sequence) top(out *indices) int {
 	all := 1 // in flight, with the request to come
 	if s.bound > 0 {
 		for i := range s.set.entries {

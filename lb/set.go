@@ -91,8 +91,8 @@ func (e *entry) slowTurn() bool {
 	return (n+1)*int(e.share)/fullShare > n*int(e.share)/fullShare
 }
 
-// members is a set of indices of entries.
-type members [maxOrigins / 64]uint64
+// indices is a set of indices of entries.
+type indices [maxOrigins / 64]uint64
 
-func (m *members) add(i int)      { m[i>>6] |= 1 << (i & 63) }
-func (m *members) has(i int) bool { return m[i>>6]&(1<<(i&63)) != 0 }
+func (m *indices) add(i int)      { m[i>>6] |= 1 << (i & 63) }
+func (m *indices) has(i int) bool { return m[i>>6]&(1<<(i&63)) != 0 }
