@@ -1,0 +1,64 @@
+package lb
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// fail answers when there is no response. It is the one place where the proxy's
+// errors turn into what clients see.
+func (f *forwarding) fail(_ http.ResponseWriter, out *http.Request, err error) {
+	if f.in.Context().Err() != nil && errors.Is(f.in.Context().Err(), context.Canceled) {
+		panic(http.ErrAbortHandler) // nobody is there; an empty 200 would be a lie
+	}
+	h := f.writer.Header()
+	f.writer.restore(h)
+	if f.in.ProtoMajor == 1 && f.in.ContentLength != 0 && (f.body == nil || !f.body.done()) {
+		h["Connection"] = []string{"close"} // as in head
+		if f.body == nil {
+			f.body = &uploaded{}
+		}
+	}
+	f.p.o.ErrorHandler(&f.writer, f.in, err)
+}
+
+// ProxyError answers for an origin that didn't: 504 after a timeout, 503 with
+// Retry-After when no origin is to be had, 400 or 413 when the request's body is
+// what failed, else 502. The answers have no body and are not for storing.
+func ProxyError(w http.ResponseWriter, _ *http.Request, err error) {
+	status, wait := errorStatus(err)
+	h := w.Header()
+	h["Cache-Control"] = []string{"no-store"}
+	if wait > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(wait.Seconds())))}
+	}
+	w.WriteHeader(status)
+}
+
+// errorStatus returns the status for an error, and after how long it makes sense
+// to try again; 0 for unknown.
+func errorStatus(err error) (int, time.Duration) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return http.StatusRequestEntityTooLarge, 0
+	}
+	var unavailable interface{ RetryAfter() time.Duration }
+	if errors.As(err, &unavailable) {
+		return http.StatusServiceUnavailable, max(unavailable.RetryAfter(), 0)
+	}
+	if te, ok := errors.AsType[*TransportError](err); ok {
+		switch te.Failure {
+		case FailureRequest:
+			return http.StatusBadRequest, 0
+		case FailureShutdown:
+			return http.StatusServiceUnavailable, 0
+		}
+	}
+	if isTimeout(err) {
+		return http.StatusGatewayTimeout, 0
+	}
+	return http.StatusBadGateway, 0
+}

@@ -1,0 +1,66 @@
+package lb
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// countedConn counts what goes over an HTTP/1 connection, above TLS.
+type countedConn struct {
+	net.Conn
+	sent, got atomic.Int64
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.got.Add(int64(n))
+	}
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.sent.Add(int64(n))
+	}
+	return n, err
+}
+
+// CloseWrite ends the direction to the origin, as tunnels want.
+func (c *countedConn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return c.Conn.Close()
+}
+
+// conn is a connection in the pool.
+type conn struct {
+	cc     *http.ClientConn
+	raw    *countedConn // of HTTP/1; nil for HTTP/2
+	remote netip.AddrPort
+	tls    *tls.ConnectionState // of HTTP/1; net/http tells it for HTTP/2
+	until  time.Time            // no new requests then; zero for never
+
+	// current is the exchange of an HTTP/1 connection, for its timer.
+	current atomic.Pointer[exchange]
+	timer   *time.Timer
+	armed   atomic.Bool
+
+	// The rest is the pool's, under its lock.
+	idleAt  int  // the sweep after which it had no request
+	busy    bool // HTTP/1: it has a request
+	streams int  // HTTP/2: its requests
+	full    bool // HTTP/2: it takes no more for now
+	used    bool // it had a request before
+	retired bool // no new requests
+	gone    bool // not in the pool any more
+}
+
+// http2 reports whether the connection takes many requests at once.
+func (c *conn) http2() bool { return c.raw == nil }

@@ -1,0 +1,283 @@
+package lb
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What an exchange is doing, as its watch sees it.
+const (
+	progress   uint32 = 1 << iota // something moved since the last look
+	clientRead                    // the visitor is waited for
+	sent                          // the request was taken as a whole
+	head                          // the response's head came
+	reading                       // somebody waits for the response's body
+)
+
+var errExpired = errors.New("no progress")
+
+// exchange is one request on one connection. It is the response's body too.
+type exchange struct {
+	t    *transport
+	c    *conn
+	orig *http.Request
+	req  http.Request // ours to change
+	url  url.URL
+	send sendBody
+	body io.ReadCloser
+
+	flags   atomic.Uint32
+	expired atomic.Uint32 // the Failure that the watch saw
+	seen    time.Time     // when the watch last saw progress; the watch's own
+	done    atomic.Bool
+
+	sentBefore, gotBefore int64 // of an HTTP/1 connection
+
+	cancel context.CancelCauseFunc // of HTTP/2
+	timer  *time.Timer             // of HTTP/2
+}
+
+// run sends the request on c and waits for the response's head.
+func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Response, *TransportError) {
+	outer := ctx
+	x.c = c
+	if c.http2() {
+		ctx, x.cancel = context.WithCancelCause(ctx)
+		x.req = *x.req.WithContext(ctx)
+	} else {
+		x.sentBefore, x.gotBefore = c.raw.sent.Load(), c.raw.got.Load()
+	}
+	x.flags.Or(progress)
+	x.watch()
+	res, err := c.cc.RoundTrip(&x.req)
+	if err != nil {
+		failed := x.failure(outer, err, reused)
+		x.finish(true)
+		return nil, failed
+	}
+	x.flags.Or(progress | head)
+	res.Request = x.orig
+	if res.TLS == nil {
+		res.TLS = c.tls
+	}
+	switch {
+	case isUpgrade(res):
+		x.finish(true) // the tunnel's owner closes the connection
+	case res.Body == nil || res.Body == http.NoBody:
+		x.finish(false)
+	default:
+		x.body = res.Body
+		res.Body = x
+	}
+	return res, nil
+}
+
+// reset makes x ready for another connection.
+func (x *exchange) reset() {
+	x.done.Store(false)
+	x.flags.And(sent)
+}
+
+// Read reads the response's body.
+func (x *exchange) Read(p []byte) (int, error) {
+	x.flags.Or(reading | progress)
+	n, err := x.body.Read(p)
+	if err == nil {
+		x.flags.And(^reading)
+		return n, nil
+	}
+	if err == io.EOF {
+		x.finish(false)
+		return n, io.EOF
+	}
+	failed := x.bodyFailure(err)
+	x.finish(true)
+	return n, failed
+}
+
+// Close ends the response's body. Before its end, that closes an HTTP/1
+// connection and resets an HTTP/2 stream.
+func (x *exchange) Close() error {
+	err := x.body.Close()
+	x.finish(false)
+	return err
+}
+
+// finish gives the connection back, once. broken says that it must not be used
+// again, which is for HTTP/1 only.
+func (x *exchange) finish(broken bool) {
+	if !x.done.CompareAndSwap(false, true) {
+		return
+	}
+	if x.c.http2() {
+		if x.timer != nil {
+			x.timer.Stop()
+		}
+		x.cancel(nil)
+	} else if !x.c.current.CompareAndSwap(x, nil) {
+		broken = true
+	}
+	x.t.pool.release(x.c, broken)
+}
+
+// failure tells why there is no response.
+func (x *exchange) failure(ctx context.Context, err error, reused bool) *TransportError {
+	e := &TransportError{Origin: x.t.target.authority(), Reused: reused, Wrote: true, Err: err}
+	var got bool
+	if !x.c.http2() {
+		e.Wrote = x.c.raw.sent.Load() != x.sentBefore
+		got = x.c.raw.got.Load() != x.gotBefore
+	} else if isUnusable(err) {
+		e.Wrote = false
+	}
+	switch expired := Failure(x.expired.Load()); {
+	case expired != FailureNone:
+		e.Failure, e.Err = expired, errExpired
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Failure = FailureDeadline
+	case ctx.Err() != nil:
+		e.Failure = FailureCanceled
+	case x.send.failed() != nil:
+		e.Failure, e.Err = FailureRequest, x.send.failed()
+	case x.c.http2():
+		e.Failure = http2Failure(err)
+	case !got && !e.Wrote && x.c.cc.Err() == nil, strings.Contains(err.Error(), "http: ContentLength="):
+		e.Failure = FailureRequest // net/http refused it
+	case !got:
+		e.Failure = FailureClosed
+	case isLost(err):
+		e.Failure = FailureHeadCut
+	default:
+		e.Failure = FailureProtocol
+	}
+	return e
+}
+
+// http2Failure returns the kind of an HTTP/2 error before the response's head.
+func http2Failure(err error) Failure {
+	var se streamError
+	switch {
+	case isRejected(err):
+		return FailureRejected
+	case errors.As(err, &se) && se.Code == http2ProtocolError:
+		return FailureProtocol
+	case errors.As(err, &se), isLost(err), isUnusable(err), strings.Contains(err.Error(), "GOAWAY"):
+		return FailureClosed
+	case strings.HasPrefix(err.Error(), "net/http: invalid"), strings.HasPrefix(err.Error(), "http2: invalid"):
+		return FailureRequest
+	}
+	return FailureProtocol
+}
+
+// isUnusable reports whether an HTTP/2 connection was found dead before anything
+// was sent.
+func isUnusable(err error) bool {
+	return strings.Contains(err.Error(), "client conn not usable") ||
+		strings.Contains(err.Error(), "client conn is closed") ||
+		strings.Contains(err.Error(), "client conn could not be established")
+}
+
+// bodyFailure tells why the response's body ended early.
+func (x *exchange) bodyFailure(err error) *TransportError {
+	e := &TransportError{Origin: x.t.target.authority(), Failure: FailureBodyCut, Wrote: true, Err: err}
+	ctx := x.orig.Context()
+	switch expired := Failure(x.expired.Load()); {
+	case expired != FailureNone:
+		e.Failure, e.Err = expired, errExpired
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.Failure = FailureDeadline
+	case ctx.Err() != nil:
+		e.Failure = FailureCanceled
+	}
+	return e
+}
+
+// sendBody is the request's body on its way to the origin. It remembers what went
+// wrong on the visitor's side, and holds back the Close until it is certain that
+// the request isn't put on another connection.
+type sendBody struct {
+	x    *exchange
+	body io.ReadCloser
+
+	mu     sync.Mutex
+	free   bool // Close goes through
+	closed bool // Close was called
+	read   bool
+	err    error
+}
+
+func (s *sendBody) set(x *exchange, body io.ReadCloser) { s.x, s.body = x, body }
+
+func (s *sendBody) Read(p []byte) (int, error) {
+	s.x.flags.Or(clientRead | progress)
+	n, err := s.body.Read(p)
+	if err == io.EOF {
+		s.x.flags.Or(sent)
+	}
+	s.x.flags.Or(progress)
+	s.x.flags.And(^clientRead)
+	s.mu.Lock()
+	s.read = true
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	s.mu.Unlock()
+	return n, err
+}
+
+func (s *sendBody) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	free := s.free
+	s.mu.Unlock()
+	if free {
+		return s.body.Close()
+	}
+	return nil
+}
+
+// let lets Close through from now on.
+func (s *sendBody) let() {
+	if s.body == nil {
+		return
+	}
+	s.mu.Lock()
+	s.free = true
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		s.body.Close()
+	}
+}
+
+// finish closes the body.
+func (s *sendBody) finish() {
+	if s.body == nil {
+		return
+	}
+	s.mu.Lock()
+	s.free = true
+	s.mu.Unlock()
+	s.body.Close()
+}
+
+// begun reports whether any of the body was asked for.
+func (s *sendBody) begun() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read
+}
+
+// failed returns the visitor's side's error.
+func (s *sendBody) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
