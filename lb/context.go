@@ -16,24 +16,28 @@ const (
 // WithKey returns a context whose requests are placed by key under [HashKey].
 // It is the cache's key, or any other digest that says what is asked for.
 func WithKey(ctx context.Context, key [32]byte) context.Context {
-	return context.WithValue(ctx, keyContext, key)
+	return context.WithValue(ctx, keyContext, &key)
 }
 
 func keyFrom(ctx context.Context) ([32]byte, bool) {
-	k, ok := ctx.Value(keyContext).([32]byte)
-	return k, ok
+	if k, _ := ctx.Value(keyContext).(*[32]byte); k != nil {
+		return *k, true
+	}
+	return [32]byte{}, false
 }
 
 // WithClientAddr returns a context whose requests come from addr, for
 // [HashClient]. Without it, the request's RemoteAddr is used, which is the last
 // proxy's address if there is one in front.
 func WithClientAddr(ctx context.Context, addr netip.Addr) context.Context {
-	return context.WithValue(ctx, clientContext, addr)
+	return context.WithValue(ctx, clientContext, &addr)
 }
 
 func clientFrom(ctx context.Context) (netip.Addr, bool) {
-	a, ok := ctx.Value(clientContext).(netip.Addr)
-	return a, ok && a.IsValid()
+	if a, _ := ctx.Value(clientContext).(*netip.Addr); a != nil {
+		return *a, a.IsValid()
+	}
+	return netip.Addr{}, false
 }
 
 // WithTrail returns a context in which a [Balancer] notes what became of the

@@ -31,6 +31,12 @@ type Record struct {
 	Done  bool // the response's body has ended
 }
 
+// Unanswered reports whether a balancer saw the request and got no response for it
+// from any origin, not even an error's.
+func (r *Record) Unanswered() bool {
+	return r.Host != "" && (len(r.Attempts) == 0 || r.Attempts[len(r.Attempts)-1].Status == 0)
+}
+
 // PoolStep is what became of one pool.
 type PoolStep struct {
 	Pool     string

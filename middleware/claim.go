@@ -50,7 +50,7 @@ func (x *exchange) claim(f *found, v *verdict) attendance {
 	}
 	f.object = again.object
 	a.fetch = x.lead(a.flight, f.object, admission.Permit{})
-	x.hold = a.fetch
+	x.hold, x.trail = a.fetch, a.fetch.trail
 	x.rec.Cache.Dropped = append(x.rec.Cache.Dropped, a.fetch.dropped...)
 	return a
 }

@@ -136,7 +136,7 @@ func (f *fetch) decide() bool {
 			kind: failed, errStatus: http.StatusBadGateway, reason: whyUnvalidated}, nil), true
 	case rfc9110.OriginFailed(f.status):
 		f.fail()
-		if stood, _ := f.standIn(false); stood {
+		if stood, _ := f.standIn(unanswered(f.trail)); stood {
 			f.decided, f.discard = true, true
 			break
 		}

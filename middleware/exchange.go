@@ -9,6 +9,7 @@ import (
 	"github.com/weirhttp/weir/admission/guard"
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/lb"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 	"github.com/weirhttp/weir/trace"
@@ -55,6 +56,7 @@ type exchange struct {
 
 	file     store.File // of the stored body that is being sent; nil if it's in memory
 	hold     *fetch     // that may have to end before the request does
+	trail    *lb.Trail  // what a balancer behind the wrapped handler did; nil if x didn't get there
 	passed   *fetch     // as which a request that is handed on counts; nil if its answer tells nothing
 	headSent bool
 	aborted  bool // the client's connection is to be cut
@@ -84,6 +86,7 @@ func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
 // end hands the record to the hook and the exchange back to the pool. It runs
 // on panics too.
 func (x *exchange) end() {
+	x.noteOrigins()
 	if hook := x.h.cfg.Hook; hook != nil {
 		x.rec.Duration = time.Since(x.rec.Start)
 		hook(x.rec)
@@ -105,7 +108,7 @@ func (x *exchange) reset() {
 		x.selecting = nil
 	}
 	x.token, x.asker = admission.Token{}, guard.Request{}
-	x.variesBy, x.rounds, x.lost, x.hold, x.passed = nil, 0, 0, nil, nil
+	x.variesBy, x.rounds, x.lost, x.hold, x.passed, x.trail = nil, 0, 0, nil, nil, nil
 	x.closeFile()
 	x.rec = nil
 	x.ownRec.Reset()

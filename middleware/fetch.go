@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/lb"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
@@ -42,6 +43,7 @@ type fetch struct {
 	host        string
 	dropped     []string
 
+	trail     *lb.Trail // what a balancer behind the wrapped handler did
 	wants     admission.Request
 	permit    admission.Permit // released when the handler has returned
 	admission trace.Admission  // the leader's; set before the decision
@@ -88,6 +90,7 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 		// httputil.ReverseProxy tells of a broken body only on a server.
 		ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
 	}
+	ctx, f.trail = x.balanced(ctx, f.key)
 	f.ctx, f.cancel = context.WithCancelCause(x.guarded(ctx))
 	f.makeRequest(x)
 	f.search = x.searchPlace(&x.in)

@@ -49,7 +49,8 @@ type AdmissionOptions struct {
 	// it. nil means that nobody is known.
 	Verifier *guard.Verifier
 	// ClientField is the field in which TrustedProxies say who the client is, for
-	// Guard and Overload. They must overwrite or extend it, and remove the other.
+	// Guard, Overload and the balancers of package lb. They must overwrite or extend it,
+	// and remove the other.
 	// From anyone else it means nothing.
 	ClientField guard.Forwarding
 }
@@ -125,7 +126,6 @@ func (o *AdmissionOptions) pointless(bad *problems) {
 	without(len(o.Weights) > 0 && o.Limiter == nil && o.Overload == nil, "Weights", o.Weights, "Limiter or Admission.Overload")
 	without(o.Sender != nil && o.Overload == nil, "Sender", "a function", "Overload")
 	without(o.Verifier != nil && o.Guard == nil, "Verifier", "a verifier", "Guard")
-	without(o.ClientField != 0 && o.Guard == nil && o.Overload == nil, "ClientField", o.ClientField, "Guard or Admission.Overload")
 	if o.ClientField > guard.Forwarded {
 		bad.add("Admission.ClientField", o.ClientField, "must be guard.XForwardedFor or guard.Forwarded")
 	}
@@ -174,15 +174,7 @@ func (g *governor) weight(zone string) int { return g.Weights[zone] }
 
 // client is the address of a request's client, invalid if it has none.
 func (g *governor) client(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	name := "X-Forwarded-For"
-	if g.ClientField == guard.Forwarded {
-		name = "Forwarded"
-	}
-	return guard.ClientAddr(peer.Addr(), g.trusted, g.ClientField, r.Header[name])
+	return clientAddr(r, g.trusted, g.ClientField)
 }
 
 // hash tells clients apart: by the address, or the /64 of an IPv6 one. Nobody can

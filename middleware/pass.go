@@ -32,16 +32,15 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 			ignoreH2C(r.Header)
 		}
 	}
-	ctx := x.guarded(r.Context())
+	ctx, trail := x.balanced(x.guarded(r.Context()), x.key)
+	x.trail, pw.trail = trail, trail
 	if trace.FromContext(ctx) == nil && x.h.cfg.Hook != nil {
 		// The handler may keep its context longer than the exchange lives.
 		own := *rec
 		x.ownRec, rec, x.rec = trace.Record{}, &own, &own
 		ctx = trace.NewContext(ctx, rec)
 	}
-	if ctx != r.Context() {
-		r = r.WithContext(ctx)
-	}
+	r = r.WithContext(ctx)
 	if key, in, ok := x.countsAsFetch(why, r); ok {
 		x.passed = x.asFetch(key, &in, r, pw.asked)
 		defer x.passed.flight.Finish(nil)

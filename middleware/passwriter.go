@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/rfc9110"
+	"github.com/weirhttp/weir/lb"
 )
 
 // passWriter is the client's ResponseWriter with the cache's fields added to
@@ -28,7 +29,8 @@ type passWriter struct {
 	watch slowWatch // of the client, while it's written to
 	body  *slowBody // the request's; nil if it isn't watched
 
-	capture capture // nil unless the response may answer later GETs
+	trail   *lb.Trail // what a balancer behind the handler did
+	capture capture   // nil unless the response may answer later GETs
 
 	endless  bool // only the end of the body says how long it is
 	answered bool // a stored response was the answer; the handler's isn't sent
@@ -59,7 +61,7 @@ func (p *passWriter) Header() http.Header { return p.w.Header() }
 // WriteHeader sends the head, with the cache's fields if it's the final one.
 func (p *passWriter) WriteHeader(status int) {
 	if rfc9110.OriginFailed(status) {
-		p.standInForHead(false)
+		p.standInForHead(unanswered(p.trail))
 	}
 	if p.answered {
 		return

@@ -51,6 +51,7 @@ func (x *exchange) setStatusText(h http.Header, room []string, member string) {
 }
 
 func (x *exchange) setDebug(h http.Header) {
+	x.noteOrigins()
 	rec := x.rec
 	if x.key != (store.Key{}) {
 		rec.Cache.KeyText = x.route.spec.Text(&x.in)

@@ -109,6 +109,8 @@ func isPrintable(c byte) bool {
 //
 //	pool=shop policy=round-robin skipped="a: in maintenance" tried="b: 502" tried="c: 200" chosen=c
 //
+// and panic=yes if no origin was eligible.
+//
 // Parts that are empty are left out. The result may hold text from errors:
 // pass it through [HeaderValue] before sending it.
 func (o *Origin) AppendTrail(dst []byte) []byte {
@@ -139,6 +141,9 @@ func (o *Origin) AppendTrail(dst []byte) []byte {
 		part("tried", quoteTrail(a.Origin, result))
 	}
 	part("chosen", o.Chosen)
+	if o.Panic {
+		part("panic", "yes")
+	}
 	return dst
 }
 

@@ -90,6 +90,8 @@ type Origin struct {
 	Policy string
 	// Chosen is the origin whose response was used; empty when none was.
 	Chosen string
+	// Panic says that the request was sent although no origin was eligible.
+	Panic bool
 	// Skipped are the origins that weren't eligible.
 	Skipped []Skip
 	// Attempts are the requests made, in order.

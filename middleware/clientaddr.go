@@ -1,0 +1,22 @@
+package middleware
+
+import (
+	"net/http"
+	"net/netip"
+
+	"github.com/weirhttp/weir/admission/guard"
+)
+
+// clientAddr is the address of a request's client, invalid if it has none: its peer's,
+// or what trusted proxies say in the field.
+func clientAddr(r *http.Request, trusted []netip.Prefix, field guard.Forwarding) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	name := "X-Forwarded-For"
+	if field == guard.Forwarded {
+		name = "Forwarded"
+	}
+	return guard.ClientAddr(peer.Addr(), trusted, field, r.Header[name])
+}
