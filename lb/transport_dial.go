@@ -119,6 +119,8 @@ func (o *TransportOptions) client(http2 bool) *http.Transport {
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 15 * time.Second, // else a dead peer is never noticed
 			PingTimeout:     15 * time.Second,
+			// A connection that takes nothing at all would block all its requests.
+			WriteByteTimeout: max(o.BodyIdle, 0),
 		},
 	}
 	t.Protocols.SetHTTP1(!http2)

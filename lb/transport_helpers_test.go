@@ -2,6 +2,7 @@ package lb
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -153,6 +154,17 @@ func rawHTTP2(f func(c net.Conn, conn int, head frame)) func(net.Conn) {
 	var conns atomic.Int32
 	return func(c net.Conn) {
 		n := int(conns.Add(1))
+		queue := make(chan []byte, 64) // a pipe takes nothing while its peer writes
+		defer close(queue)
+		go func(under net.Conn) {
+			for b := range queue {
+				if len(b) == 0 {
+					under.Close()
+				}
+				under.Write(b)
+			}
+		}(c)
+		c = queuedConn{c, queue}
 		preface := make([]byte, 24)
 		if _, err := io.ReadFull(c, preface); err != nil {
 			return
@@ -173,6 +185,15 @@ func rawHTTP2(f func(c net.Conn, conn int, head frame)) func(net.Conn) {
 		}
 	}
 }
+
+// queuedConn writes, and closes, by way of a queue.
+type queuedConn struct {
+	net.Conn
+	queue chan<- []byte
+}
+
+func (c queuedConn) Write(p []byte) (int, error) { c.queue <- bytes.Clone(p); return len(p), nil }
+func (c queuedConn) Close() error                { c.queue <- nil; return nil }
 
 // answer200 is an HTTP/2 response without a body.
 func answer200(c net.Conn, stream uint32) {
