@@ -3,12 +3,8 @@ package lb
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -17,117 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// patient is an origin as checks and warm-ups see it.
-type patient struct {
-	mu      sync.Mutex
-	start   time.Time
-	answer  func(*http.Request) (*http.Response, error) // nil: 200
-	asked   []string                                    // seconds and what was asked
-	running int
-	peak    int
-}
-
-func newPatient() *patient { return &patient{start: time.Now()} }
-
-func (p *patient) set(answer func(*http.Request) (*http.Response, error)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answer = answer
-}
-
-func (p *patient) send(r *http.Request) (*http.Response, error) {
-	p.mu.Lock()
-	answer := p.answer
-	p.asked = append(p.asked, fmt.Sprintf("%s %s%s", r.Method, r.Host, r.URL.RequestURI()))
-	p.running++
-	p.peak = max(p.peak, p.running)
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		p.running--
-		p.mu.Unlock()
-	}()
-	if answer == nil {
-		return answerWith(200, "fine"), nil
-	}
-	return answer(r)
-}
-
-// take returns what was asked since the last call.
-func (p *patient) take() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	asked := p.asked
-	p.asked = nil
-	return asked
-}
-
-func answerWith(status int, body string) *http.Response {
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
-}
-
-func always(status int) func(*http.Request) (*http.Response, error) {
-	return func(*http.Request) (*http.Response, error) { return answerWith(status, "page"), nil }
-}
-
-func hangs(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
-// clinic is a pool in a bubble, with time that runs by itself.
-type clinic struct {
-	*ward
-	t        *testing.T
-	patients []*patient
-}
-
-func newClinic(t *testing.T, cfg healthConfig, n int) *clinic {
-	c := &clinic{ward: &ward{logs: &logLines{}}, t: t}
-	cfg.pool, cfg.log = "main", c.logs.logger()
-	c.cfg = cfg
-	c.health = newHealth(newClock())
-	c.health.seed = 1
-	for i := range n {
-		c.add(fmt.Sprint(i))
-	}
-	return c
-}
-
-func (c *clinic) add(id string) *patient {
-	p := newPatient()
-	c.patients = append(c.patients, p)
-	c.beds = append(c.beds, member{id: id, inRotation: true, base: &url.URL{Scheme: "http", Host: id + ".test:80"}, send: p.send})
-	return p
-}
-
-func (c *clinic) states() []State {
-	c.ward.time = c.health.now()
-	return c.ward.states()
-}
-
-// after waits and returns the states then.
-func (c *clinic) after(d time.Duration) []State {
-	time.Sleep(d)
-	synctest.Wait()
-	return c.states()
-}
-
-func (c *clinic) stop() {
-	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	require.NoError(c.t, c.close(ctx))
-}
-
-func bubble(t *testing.T, cfg healthConfig, n int, f func(t *testing.T, c *clinic)) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newClinic(t, cfg, n)
-		f(t, c)
-		c.stop()
-	})
-}
 
 var checkHome = healthConfig{check: HealthCheck{Path: "/healthz"}}
 
@@ -338,94 +223,6 @@ func TestCloseCancelsChecksAndWaits(t *testing.T) {
 		c.stop()
 		assert.Equal(t, []State{up}, c.states(), "its result is ignored")
 	})
-}
-
-// body hangs or breaks after some text.
-type body struct {
-	io.Reader
-	closed *bool
-}
-
-func (b body) Close() error { *b.closed = true; return nil }
-
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return copy(p, "aaaaaaaaaaaaaaaa"), nil }
-
-type breaks struct{ before string }
-
-func (b *breaks) Read(p []byte) (int, error) {
-	n := copy(p, b.before)
-	b.before = b.before[n:]
-	if n == 0 {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, nil
-}
-
-func TestCheckJudgesStatusAndBody(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		check  HealthCheck
-		status int
-		body   io.Reader
-		want   string
-	}{
-		{"200", HealthCheck{}, 200, strings.NewReader("x"), ""},
-		{"204", HealthCheck{}, 204, strings.NewReader(""), ""},
-		{"a redirect passes", HealthCheck{}, 302, strings.NewReader(""), ""},
-		{"404", HealthCheck{}, 404, strings.NewReader(""), "status 404"},
-		{"199", HealthCheck{}, 199, strings.NewReader(""), "status 199"},
-		{"one status", HealthCheck{Status: []StatusRange{{First: 401}}}, 401, strings.NewReader(""), ""},
-		{"only that", HealthCheck{Status: []StatusRange{{First: 401}}}, 200, strings.NewReader(""), "status 200"},
-		{"several ranges", HealthCheck{Status: []StatusRange{{200, 204}, {401, 403}}}, 402, strings.NewReader(""), ""},
-		{"between ranges", HealthCheck{Status: []StatusRange{{200, 204}, {401, 403}}}, 301, strings.NewReader(""), "status 301"},
-		{"text found", HealthCheck{Body: "fine"}, 200, strings.NewReader("all is fine here"), ""},
-		{"text missing", HealthCheck{Body: "fine"}, 200, strings.NewReader("all is lost"), "the expected text isn't in the body"},
-		{"text within the bound", HealthCheck{Body: "fine"}, 200, strings.NewReader(strings.Repeat("a", 64<<10-4) + "fine"), ""},
-		{"text beyond the bound", HealthCheck{Body: "fine"}, 200, strings.NewReader(strings.Repeat("a", 64<<10-3) + "fine"), "the expected text isn't in the body"},
-		{"endless body", HealthCheck{}, 200, endless{}, ""},
-		{"endless body with text", HealthCheck{Body: "b"}, 200, endless{}, "the expected text isn't in the body"},
-		{"endless error page", HealthCheck{}, 500, endless{}, "status 500"},
-		{"broken body", HealthCheck{}, 200, &breaks{"fi"}, "body: unexpected EOF"},
-		{"broken before the text", HealthCheck{Body: "fine"}, 200, &breaks{"fi"}, "body: unexpected EOF"},
-		{"broken after the text", HealthCheck{Body: "fine"}, 200, &breaks{"fine"}, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			closed := false
-			got := tt.check.withDefaults().judge(&http.Response{StatusCode: tt.status, Body: body{tt.body, &closed}})
-			assert.Equal(t, tt.want, got)
-			assert.True(t, closed)
-		})
-	}
-}
-
-func TestCheckRequest(t *testing.T) {
-	m := member{base: &url.URL{Scheme: "https", Host: "[2001:db8::1]:443"}}
-	fixed := m
-	fixed.host = "origin.internal"
-	hosts := []string{"www.example.com", "example.com"}
-	for _, tt := range []struct {
-		check HealthCheck
-		m     member
-		hosts []string
-		want  string
-	}{
-		{HealthCheck{Path: "/"}, m, nil, "GET https://[2001:db8::1]:443/ as [2001:db8::1]:443"},
-		{HealthCheck{Path: "/a%2Fb?c=d"}, m, hosts, "GET https://[2001:db8::1]:443/a%2Fb?c=d as www.example.com"},
-		{HealthCheck{Path: "/"}, fixed, hosts, "GET https://[2001:db8::1]:443/ as origin.internal"},
-		{HealthCheck{Path: "/", Host: "check.me", Method: "HEAD", Port: 9000}, fixed, hosts, "HEAD https://[2001:db8::1]:9000/ as check.me"},
-		{HealthCheck{Path: "//evil.test/x"}, m, hosts, "GET https://[2001:db8::1]:443//evil.test/x as www.example.com"},
-	} {
-		req, err := tt.check.withDefaults().request(context.Background(), tt.m, tt.hosts)
-		require.NoError(t, err)
-		assert.Equal(t, tt.want, req.Method+" "+req.URL.String()+" as "+req.Host)
-		assert.Equal(t, http.Header{"User-Agent": {"weir"}}, req.Header)
-	}
-	req, err := HealthCheck{Path: "/", Header: http.Header{"User-Agent": {"me"}, "X-Forwarded-Proto": {"https"}}}.withDefaults().
-		request(context.Background(), m, nil)
-	require.NoError(t, err)
-	assert.Equal(t, http.Header{"User-Agent": {"me"}, "X-Forwarded-Proto": {"https"}}, req.Header)
 }
 
 func TestJitterIsATenthAtMost(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ward is the health of a pool whose time the test sets. Without checks and
-// warm-ups it runs nothing by itself.
+// ward is the health of a pool whose time the test sets. It runs no checks and no
+// warm-ups by itself: the test says how they ended.
 type ward struct {
 	*health
 	time  time.Duration
@@ -28,6 +28,7 @@ func newWard(t testing.TB, cfg healthConfig, n int) *ward {
 	cfg.pool, cfg.log = "main", w.logs.logger()
 	w.cfg = cfg
 	w.health = newHealth(func() time.Duration { return w.time })
+	w.health.checker.closed = true
 	for i := range n {
 		w.beds = append(w.beds, member{id: fmt.Sprint(i), inRotation: true, base: &url.URL{Scheme: "http", Host: fmt.Sprintf("192.0.2.%d:80", i)}})
 	}

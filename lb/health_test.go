@@ -278,10 +278,9 @@ func TestRemovedOriginChangesNothing(t *testing.T) {
 }
 
 func TestRecoveryByChecksForgetsEjectionAndCircuit(t *testing.T) {
-	w := newWard(t, healthConfig{breaker: Breaker{Failures: 4}, check: HealthCheck{}}, 3)
+	w := newWard(t, healthConfig{breaker: Breaker{Failures: 4}, check: HealthCheck{Path: "/"}}, 3)
 	w.failTimes(0, 5)
 	require.Equal(t, []State{open, up, up}, w.states())
-	w.health.cfg.Load().check = HealthCheck{Path: "/"}.withDefaults() // without the timers
 	for range 3 {
 		w.checked(w.conds[0], "status 500", w.time)
 	}

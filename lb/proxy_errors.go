@@ -27,7 +27,8 @@ func (f *forwarding) fail(_ http.ResponseWriter, out *http.Request, err error) {
 }
 
 // ProxyError answers for an origin that didn't: 504 after a timeout, 503 with
-// Retry-After when no origin is to be had, 400 or 413 when the request's body is
+// Retry-After where that is known when no origin is to be had, 421 for a host that
+// no pool serves (RFC 9110 §15.5.20), 400 or 413 when the request's body is
 // what failed, else 502. The answers have no body and are not for storing.
 func ProxyError(w http.ResponseWriter, _ *http.Request, err error) {
 	status, wait := errorStatus(err)
@@ -45,9 +46,21 @@ func errorStatus(err error) (int, time.Duration) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, 0
 	}
-	var unavailable interface{ RetryAfter() time.Duration }
-	if errors.As(err, &unavailable) {
-		return http.StatusServiceUnavailable, max(unavailable.RetryAfter(), 0)
+	var known interface{ RetryAfter() time.Duration }
+	if errors.As(err, &known) {
+		return http.StatusServiceUnavailable, max(known.RetryAfter(), 0)
+	}
+	if none, ok := errors.AsType[*NoOriginError](err); ok {
+		switch {
+		case none.UnknownHost:
+			return http.StatusMisdirectedRequest, 0
+		case none.AtCapacity:
+			return http.StatusServiceUnavailable, time.Second
+		}
+		return http.StatusServiceUnavailable, 0
+	}
+	if errors.Is(err, ErrClosed) {
+		return http.StatusServiceUnavailable, 0
 	}
 	if te, ok := errors.AsType[*TransportError](err); ok {
 		switch te.Failure {

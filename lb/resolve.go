@@ -25,7 +25,10 @@ func parseTarget(address, scheme string) (target, error) {
 		port = 80
 	}
 	host := address
-	if ip, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
+	if strings.HasPrefix(address, "[") && strings.HasSuffix(address, "]") {
+		host = address[1 : len(address)-1]
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
 		return target{ip: ip.Unmap(), port: port}, nil
 	}
 	if h, p, err := net.SplitHostPort(address); err == nil {
@@ -37,6 +40,9 @@ func parseTarget(address, scheme string) (target, error) {
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return target{ip: ip.Unmap(), port: port}, nil
+	}
+	if host != address && strings.HasPrefix(address, "[") {
+		host = "" // brackets are for addresses only
 	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 253 || strings.ContainsFunc(host, notInName) {

@@ -78,8 +78,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) (*http.Response, error) {
 	x := t.exchange(req)
 	ctx := req.Context()
+	acquire := t.pool.acquire
+	if req.Header["Upgrade"] != nil {
+		acquire = t.pool.acquireHTTP1
+	}
 	for {
-		c, reused, err := t.pool.acquire(ctx, fresh)
+		c, reused, err := acquire(ctx, fresh)
 		if err != nil {
 			x.send.finish()
 			return nil, t.acquireError(ctx, err)

@@ -13,12 +13,16 @@ import (
 type countedConn struct {
 	net.Conn
 	sent, got atomic.Int64
+	lost      atomic.Bool // a read failed
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.got.Add(int64(n))
+	}
+	if err != nil {
+		c.lost.Store(true)
 	}
 	return n, err
 }

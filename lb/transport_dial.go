@@ -42,7 +42,7 @@ func (p *pool) dialLocked() {
 
 // dial makes a connection and gives it to who waits.
 func (p *pool) dial() {
-	c, err := p.t.connect(p.ctx)
+	c, err := p.t.connect(p.ctx, false)
 	var closing []*conn
 	p.mu.Lock()
 	p.dials--
@@ -54,10 +54,8 @@ func (p *pool) dial() {
 		closing = append(closing, c)
 		p.failLocked(&dialError{FailureClosed, net.ErrClosed})
 	default:
-		p.all[c] = struct{}{}
-		p.armLocked()
+		p.addLocked(c)
 		p.http2 = c.http2()
-		c.idleAt = p.now()
 		if c.http2() {
 			p.shared = append(p.shared, c)
 			p.giveLocked(c)
@@ -121,6 +119,8 @@ func (o *TransportOptions) client(http2 bool) *http.Transport {
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 15 * time.Second, // else a dead peer is never noticed
 			PingTimeout:     15 * time.Second,
+			// A connection that takes nothing at all would block all its requests.
+			WriteByteTimeout: max(o.BodyIdle, 0),
 		},
 	}
 	t.Protocols.SetHTTP1(!http2)
@@ -132,7 +132,7 @@ func (o *TransportOptions) client(http2 bool) *http.Transport {
 }
 
 // connect makes a connection that is ready for requests.
-func (t *transport) connect(ctx context.Context) (*conn, error) {
+func (t *transport) connect(ctx context.Context, http1 bool) (*conn, error) {
 	raw, remote, err := t.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -142,16 +142,16 @@ func (t *transport) connect(ctx context.Context) (*conn, error) {
 		tenth := t.o.ConnLifetime / 10
 		c.until = time.Now().Add(t.o.ConnLifetime - tenth + rand.N(2*tenth+1))
 	}
-	http2 := t.o.Protocol == ProtocolHTTP2
+	http2 := t.o.Protocol == ProtocolHTTP2 && !http1
 	ready := raw
 	if t.o.Scheme == "https" {
-		tc, err := t.handshake(ctx, raw)
+		tc, err := t.handshake(ctx, raw, http1)
 		if err != nil {
 			raw.Close()
 			return nil, &dialError{tlsFailure(err), err}
 		}
 		state := tc.ConnectionState()
-		if http2 = state.NegotiatedProtocol == "h2"; t.o.Protocol == ProtocolHTTP2 && !http2 {
+		if http2 = state.NegotiatedProtocol == "h2"; t.o.Protocol == ProtocolHTTP2 && !http1 && !http2 {
 			raw.Close()
 			return nil, &dialError{FailureTLS, errors.New("the origin doesn't take HTTP/2")}
 		}
@@ -229,10 +229,15 @@ func verifyAs(cfg *tls.Config, name string) {
 }
 
 // handshake does TLS on raw.
-func (t *transport) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, error) {
+func (t *transport) handshake(ctx context.Context, raw net.Conn, http1 bool) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.TLSTimeout)
 	defer cancel()
-	tc := tls.Client(raw, t.tls)
+	cfg := t.tls
+	if http1 {
+		cfg = cfg.Clone()
+		cfg.NextProtos = []string{"http/1.1"}
+	}
+	tc := tls.Client(raw, cfg)
 	if err := tc.HandshakeContext(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()

@@ -152,7 +152,7 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 		e.Failure = FailureRequest // net/http refused it
 	case !got:
 		e.Failure = FailureClosed
-	case isLost(err):
+	case x.c.raw.lost.Load(): // net/http may say that half a head is malformed
 		e.Failure = FailureHeadCut
 	default:
 		e.Failure = FailureProtocol

@@ -69,6 +69,48 @@ func (p *pool) init(t *transport) {
 	}
 }
 
+// acquireHTTP1 is acquire for requests that only HTTP/1 has, which want to take
+// the connection over.
+func (p *pool) acquireHTTP1(ctx context.Context, fresh bool) (*conn, bool, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, false, errTransportClosed
+	}
+	if n := len(p.idle); n > 0 && !fresh {
+		c, reused := p.takeIdleLocked(n - 1)
+		p.mu.Unlock()
+		return c, reused, nil
+	}
+	p.mu.Unlock()
+	c, err := p.t.connect(ctx, true)
+	if err != nil {
+		return nil, false, err
+	}
+	p.mu.Lock()
+	if p.closed {
+		c.gone = true
+		p.mu.Unlock()
+		shut([]*conn{c})
+		return nil, false, errTransportClosed
+	}
+	c.busy, c.used = true, true
+	p.addLocked(c)
+	p.mu.Unlock()
+	return c, false, nil
+}
+
+// addLocked takes in a new connection.
+func (p *pool) addLocked(c *conn) {
+	c.idleAt = p.now()
+	if c.cc.Err() != nil { // it has died already, and may have said so
+		c.gone = true
+		return
+	}
+	p.all[c] = struct{}{}
+	p.armLocked()
+}
+
 // acquire returns a connection for one request and whether it had one before. It
 // waits for the first that is to be had: a new one, or one that comes free.
 func (p *pool) acquire(ctx context.Context, fresh bool) (*conn, bool, error) {
@@ -120,14 +162,18 @@ func (p *pool) takeLocked() (c *conn, reused bool) {
 		}
 	}
 	if n := len(p.idle); n > 0 {
-		c := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
-		c.busy = true
-		reused, c.used = c.used, true
-		return c, reused
+		return p.takeIdleLocked(n - 1)
 	}
 	return nil, false
+}
+
+// takeIdleLocked takes the i-th of the idle connections.
+func (p *pool) takeIdleLocked(i int) (c *conn, reused bool) {
+	c = p.idle[i]
+	p.idle = slices.Delete(p.idle, i, i+1)
+	c.busy = true
+	reused, c.used = c.used, true
+	return c, reused
 }
 
 // wait waits for what w gets.

@@ -1,0 +1,290 @@
+package lb
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// call is one request on its way through its host's pools.
+type call struct {
+	b      *Balancer
+	req    *http.Request
+	host   string
+	bodies bodies
+	trail  *Trail
+	plan   plan
+	left   atomic.Bool // done was called
+
+	first    *group // whose rules count
+	last     *lease
+	attempts int     // as an origin may have seen them
+	tried    []*load // as many as there were leases
+	full     bool    // an eligible origin had no room
+
+	triedBuf [DefaultRetryAttempts + 1]*load // of tried
+}
+
+// repeatable are the methods whose requests may be sent again (RFC 9110 §9.2.2),
+// CONNECT and those unknown excepted.
+func repeatable(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}
+
+// run makes attempts until one succeeds or no other is allowed.
+func (c *call) run() (*http.Response, error) {
+	l, err := c.start()
+	if err != nil {
+		c.giveUp()
+		return nil, err
+	}
+	var held *lease // an answer that counts as failed, in case there is no better one
+	for {
+		l.send()
+		if !l.failed {
+			return c.deliver(l, held), nil
+		}
+		next, why := c.another(l)
+		c.trail.failed(l, why)
+		if next != nil {
+			if l.res != nil {
+				drop(held)
+				held = l
+			} else if next != l {
+				l.drop()
+			}
+			l = next
+			continue
+		}
+		if l.res != nil {
+			return c.deliver(l, held), nil
+		}
+		err := l.err
+		l.drop()
+		if held != nil {
+			return c.deliver(held, nil), nil
+		}
+		c.giveUp()
+		return nil, err
+	}
+}
+
+// giveUp closes the request's body.
+func (c *call) giveUp() {
+	if c.first != nil {
+		c.bodies.finish(false)
+	} else if c.req.Body != nil {
+		c.req.Body.Close()
+	}
+}
+
+func drop(l *lease) {
+	if l != nil {
+		l.drop()
+	}
+}
+
+// deliver passes l's response on and lets another one go.
+func (c *call) deliver(l, other *lease) *http.Response {
+	drop(other)
+	c.bodies.finish(c.last == l)
+	c.trail.delivered(l)
+	return l.deliver()
+}
+
+// start finds the first origin.
+func (c *call) start() (*lease, error) {
+	// States may change between looking and reserving; then it is looked again.
+	for look := range 2 {
+		v := c.b.view.Load()
+		groups := v.groupsFor(c.host)
+		if len(groups) == 0 {
+			return nil, &NoOriginError{Host: c.host, UnknownHost: true}
+		}
+		c.plan.begin(v, groups, c.req, c.b.clock(), look > 0)
+		c.trail.planned(c.host, &c.plan)
+		c.full = false
+		if l := c.lease(); l != nil {
+			c.begin(l)
+			return l, nil
+		}
+		if c.full {
+			break
+		}
+	}
+	return nil, &NoOriginError{Host: c.host, AtCapacity: c.full}
+}
+
+// begin fixes the rules with the first lease.
+func (c *call) begin(l *lease) {
+	if c.first != nil {
+		return
+	}
+	c.first = l.group
+	c.first.shared.budget.request(l.start)
+	keep := c.first.retry.bodyBytes
+	if !repeatable(c.req.Method) || c.first.retry.attempts == 1 {
+		keep = 0
+	}
+	c.bodies = newBodies(c.req, keep)
+}
+
+// lease reserves a place at the next origin of the plan that has one.
+func (c *call) lease() *lease {
+	for {
+		s, ok := c.plan.next()
+		if !ok {
+			return nil
+		}
+		if slices.Contains(c.tried, s.entry.load) {
+			continue // after a new plan
+		}
+		now := c.b.clock()
+		state, _ := s.state(now)
+		if state != StateHealthy && !c.plan.panicking() {
+			c.skip(s, state)
+			continue
+		}
+		if !s.entry.load.reserve(s.limit) {
+			c.full = true
+			c.trail.skipped(c.plan.cur, s, StateAtCapacity)
+			continue
+		}
+		l := &lease{call: c, group: c.plan.cur, server: s, began: now, start: time.Now()}
+		if !c.plan.panicking() {
+			if l.token, state = s.cond.begin(now); state != StateHealthy {
+				s.entry.load.release()
+				c.skip(s, state)
+				continue
+			}
+		}
+		c.tried = append(c.tried, s.entry.load)
+		c.attempts++
+		c.last = l
+		c.trail.attempt(l, &c.plan)
+		return l
+	}
+}
+
+// skip passes over an origin whose state has just changed.
+func (c *call) skip(s *server, state State) {
+	c.plan.cur.stale.Store(true)
+	c.trail.skipped(c.plan.cur, s, state)
+}
+
+// What a trail says about a failed attempt: why another one followed, or none.
+const (
+	nextOrigin   = "next origin"
+	nextFresh    = "same origin, new connection: the kept one was closed"
+	nextReplaced = "next origin: this one was just taken out"
+	noneGone     = "none: the client is gone"
+	noneLate     = "none: the request's time is over"
+	noneRequest  = "none: the request itself failed"
+	noneAttempts = "none: no attempts left"
+	noneMethod   = "none: the method is never repeated"
+	noneBody     = "none: the body can't be sent again"
+	noneTime     = "none: too little time is left"
+	noneBudget   = "none: the retry budget is used up"
+	noneOrigin   = "none: no other origin"
+	noneOff      = "none: retries are off"
+)
+
+// another decides what follows a failed attempt. It returns l itself if it is
+// to be made again.
+func (c *call) another(l *lease) (*lease, string) {
+	te, unseen := (*TransportError)(nil), false
+	if l.err != nil {
+		te, unseen = retryable(l.err)
+	}
+	if why := c.forbidden(l, te, unseen); why != "" {
+		return nil, why
+	}
+	if te != nil && te.Stale() && !l.fresh {
+		return c.again(l), nextFresh
+	}
+	if te != nil && te.Failure == FailureShutdown {
+		// Our own doing: it is no attempt.
+		c.attempts--
+		if next := c.lease(); next != nil {
+			return next, nextReplaced
+		}
+		if next, err := c.start(); err == nil {
+			return next, nextReplaced
+		}
+		return nil, noneOrigin
+	}
+	next := c.lease()
+	if next == nil {
+		return nil, noneOrigin
+	}
+	if !c.first.shared.budget.take(time.Now(), c.first.retry.percent, c.first.retry.floor) {
+		next.cancel()
+		c.last = l
+		return nil, noneBudget
+	}
+	return next, nextOrigin
+}
+
+// forbidden says why no other attempt may follow, or "".
+func (c *call) forbidden(l *lease, te *TransportError, unseen bool) string {
+	rules := &c.first.retry
+	ours := te != nil && te.Failure == FailureShutdown
+	switch {
+	case errors.Is(c.req.Context().Err(), context.Canceled):
+		return noneGone
+	case c.req.Context().Err() != nil:
+		return noneLate
+	case te != nil && te.Failure == FailureRequest:
+		return noneRequest
+	case rules.attempts == 1 && !ours:
+		return noneOff
+	case c.attempts >= rules.attempts && !ours:
+		return noneAttempts
+	case !repeatable(c.req.Method) && !(unseen && (rules.unsent || ours)):
+		return noneMethod
+	case !c.bodies.again():
+		return noneBody
+	}
+	if deadline, ok := c.req.Context().Deadline(); ok && time.Until(deadline) < c.b.clock()-l.began {
+		return noneTime
+	}
+	return ""
+}
+
+// again makes the same attempt anew, on a new connection. Its place is kept, and
+// the origin isn't blamed for closing a connection that nobody used.
+func (c *call) again(l *lease) *lease {
+	l.reported.Do(func() { l.server.cond.report(l.token, outcome{}, c.b.clock()) })
+	n := &lease{call: c, group: l.group, server: l.server, began: c.b.clock(), start: time.Now(), fresh: true}
+	n.token, _ = l.server.cond.begin(n.began)
+	c.attempts++
+	c.last = n
+	l.ended.Store(true) // n holds the place now
+	c.trail.attempt(n, &c.plan)
+	return n
+}
+
+// cancel gives a place back that wasn't used.
+func (l *lease) cancel() {
+	c := l.call
+	c.attempts--
+	l.ended.Store(true)
+	l.reported.Do(func() { l.server.cond.report(l.token, outcome{}, c.b.clock()) })
+	l.server.entry.load.release()
+	c.trail.cancelled(l)
+}
+
+// done is called once, when the request is over.
+func (c *call) done() {
+	if c.left.CompareAndSwap(false, true) {
+		c.trail.done()
+		c.b.leave()
+	}
+}

@@ -1,0 +1,90 @@
+package lb
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// hashKey is the digest of what the policy goes by, and whether the request has
+// it.
+func (pc *poolConfig) hashKey(req *http.Request) (uint64, bool) {
+	switch pc.Policy {
+	case HashClient:
+		return clientKey(req)
+	case HashPath:
+		if req.URL.RawPath == "" {
+			return digestString(req.URL.Path), true
+		}
+		return digestString(req.URL.EscapedPath()), true
+	case HashKey:
+		k, ok := keyFrom(req.Context())
+		return digest(k[:]), ok
+	case HashHeader:
+		values := req.Header[pc.HashName]
+		switch len(values) {
+		case 0:
+			return 0, false
+		case 1:
+			return digestString(values[0]), true
+		}
+		return digestString(strings.Join(values, ", ")), true
+	case HashCookie:
+		v, ok := cookie(req.Header["Cookie"], pc.HashName)
+		return digestString(v), ok
+	}
+	return 0, false
+}
+
+// clientKey is an IPv4 address, or an IPv6 address's /64: within it a host changes
+// its address at will.
+func clientKey(req *http.Request) (uint64, bool) {
+	addr, ok := clientFrom(req.Context())
+	if !ok {
+		ap, err := netip.ParseAddrPort(req.RemoteAddr)
+		if err != nil {
+			return 0, false
+		}
+		addr = ap.Addr()
+	}
+	addr = addr.Unmap()
+	if addr.Is4() {
+		a := addr.As4()
+		return digest(a[:]), true
+	}
+	a := addr.As16()
+	return digest(a[:8]), true
+}
+
+// cookie returns the first value of the cookie, without what http.Request.Cookie
+// allocates for it (RFC 6265 §5.4).
+func cookie(lines []string, name string) (string, bool) {
+	for _, line := range lines {
+		for line != "" {
+			var pair string
+			pair, line, _ = strings.Cut(line, ";")
+			k, v, ok := strings.Cut(strings.TrimSpace(pair), "=")
+			if ok && k == name && v != "" {
+				return strings.Trim(v, `"`), true
+			}
+		}
+	}
+	return "", false
+}
+
+// hostOf is the host that a request is for, in lower case and without port.
+func hostOf(req *http.Request) string {
+	host := req.Host
+	if host == "" {
+		host = req.URL.Host
+	}
+	if strings.HasPrefix(host, "[") {
+		if i := strings.IndexByte(host, ']'); i > 0 {
+			return host[:i+1]
+		}
+	}
+	if i := strings.LastIndexByte(host, ':'); i >= 0 {
+		host = host[:i]
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
