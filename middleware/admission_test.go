@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -517,10 +518,13 @@ func TestZonesTakeTurns(t *testing.T) {
 		mw, err := New(opts)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, mw.Close(context.Background())) }()
+		var mu sync.Mutex
 		var order []string
 		zone := func(name string) http.Handler {
 			return mw.WrapZone(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
 				order = append(order, name)
+				mu.Unlock()
 				time.Sleep(time.Second)
 			}))
 		}
@@ -536,6 +540,8 @@ func TestZonesTakeTurns(t *testing.T) {
 		settle()
 		p.Release()
 		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
 		last := 0
 		for i, name := range order {
 			if name == "calm" {

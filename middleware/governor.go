@@ -90,7 +90,7 @@ func newGovernor(all *Options) (*governor, error) {
 	var err error
 	if o.Limiter != nil {
 		if g.limiter, err = admission.New(*o.Limiter); err != nil {
-			bad = append(bad, fmt.Errorf("middleware: Admission.Limiter: %w", err))
+			bad.within("Admission.Limiter.", err)
 		}
 	}
 	g.checkRoute(&bad, at)
@@ -101,7 +101,7 @@ func newGovernor(all *Options) (*governor, error) {
 	}
 	if o.Overload != nil {
 		if g.overload, err = admission.NewOverload(*o.Overload); err != nil {
-			bad = append(bad, fmt.Errorf("middleware: Admission.Overload: %w", err))
+			bad.within("Admission.Overload.", err)
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
@@ -112,6 +112,20 @@ func newGovernor(all *Options) (*governor, error) {
 		return nil, nil
 	}
 	return g, nil
+}
+
+// within adds what package admission finds wrong, with the place where it is.
+func (p *problems) within(at string, err error) {
+	var one *admission.ConfigError
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range all.Unwrap() {
+			p.within(at, err)
+		}
+	} else if errors.As(err, &one) {
+		p.add(at+one.Field, one.Value, one.Reason)
+	} else {
+		*p = append(*p, err)
+	}
 }
 
 // pointless reports settings of what is off: whoever made them believes that they

@@ -28,8 +28,13 @@ func (w *reusable) Write(p []byte) (int, error) {
 // request that hits it, with the header fields of a browser if browser is set.
 func hitFixture(tb testing.TB, size int, browser bool) (http.Handler, *http.Request, *reusable) {
 	tb.Helper()
+	return hitFixtureWith(tb, Options{}, size, browser)
+}
+
+func hitFixtureWith(tb testing.TB, o Options, size int, browser bool) (http.Handler, *http.Request, *reusable) {
+	tb.Helper()
 	body := make([]byte, size)
-	mw, err := New(Options{})
+	mw, err := New(o)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, mw.Close(context.Background())) })
 	h := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
