@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/weirhttp/weir/lb"
 )
 
 // minMemory is the least that the store takes.
@@ -19,10 +21,14 @@ const minDisk = 1 << 20
 
 type config struct {
 	listen string
-	origin *url.URL
 	memory int64
 	debug  bool
 	rfc    bool
+
+	origins    origins
+	policy     lb.Policy
+	hashName   string // of the field or cookie that policy goes by
+	healthPath string // "" for no health checks
 
 	disk      string // directory; "" for none
 	diskBytes int64
@@ -31,6 +37,30 @@ type config struct {
 	adminToken string
 	tagHeader  string
 	allowPurge prefixes
+}
+
+// origins is a flag that may be given several times.
+type origins []*url.URL
+
+func (o *origins) String() string {
+	texts := make([]string, len(*o))
+	for i, u := range *o {
+		texts[i] = u.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// Set takes a URL, or host:port for http.
+func (o *origins) Set(s string) error {
+	u, err := parseOrigin(s)
+	if err != nil {
+		return err
+	}
+	if len(*o) > 0 && (*o)[0].Path != u.Path {
+		return fmt.Errorf("%q must have the same path as %q", u, (*o)[0])
+	}
+	*o = append(*o, u)
+	return nil
 }
 
 // prefixes is a flag that may be given several times.
@@ -56,7 +86,7 @@ func (p *prefixes) Set(s string) error {
 
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
-	var origin, memory, diskBytes string
+	var policy, memory, diskBytes string
 	fs := flag.NewFlagSet("reverseproxy", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are printed once, by main
 	fs.Usage = func() {
@@ -65,7 +95,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	fs.StringVar(&origin, "origin", "", "`URL` of the origin, such as http://127.0.0.1:3000 (required)")
+	fs.Var(&c.origins, "origin", "`URL` of the origin, such as http://127.0.0.1:3000 (required); may be repeated for several")
+	fs.StringVar(&policy, "policy", string(lb.RoundRobin), "in which order several origins are tried: a `name` such as "+policyNames()+"; hash-header and hash-cookie need the field's name, as in hash-cookie:session")
+	fs.StringVar(&c.healthPath, "health-path", "", "`path` that the origins are asked for every few seconds; those that don't answer well get no visitors (no checks by default)")
 	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
@@ -86,9 +118,11 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	var err error
-	if c.origin, err = parseOrigin(origin); err != nil {
-		return c, fmt.Errorf("-origin: %w", err)
+	if len(c.origins) == 0 {
+		return c, errors.New("-origin: is required, such as -origin http://127.0.0.1:3000")
 	}
+	name, hashName, _ := strings.Cut(policy, ":")
+	c.policy, c.hashName = lb.Policy(name), hashName
 	if c.memory, err = parseSize(memory); err != nil {
 		return c, fmt.Errorf("-memory: %w", err)
 	} else if c.memory < minMemory {
@@ -114,7 +148,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 // parseOrigin accepts a URL, or host:port for http.
 func parseOrigin(s string) (*url.URL, error) {
 	if s == "" {
-		return nil, fmt.Errorf("is required, such as -origin http://127.0.0.1:3000")
+		return nil, errors.New("must not be empty; write it like http://127.0.0.1:3000")
 	}
 	if !strings.Contains(s, "://") {
 		s = "http://" + s
@@ -131,6 +165,14 @@ func parseOrigin(s string) (*url.URL, error) {
 		return nil, fmt.Errorf("%q must be only scheme, host and perhaps a path", s)
 	}
 	return u, nil
+}
+
+func policyNames() string {
+	var names []string
+	for _, p := range lb.Policies() {
+		names = append(names, string(p.Policy))
+	}
+	return strings.Join(names, ", ")
 }
 
 // parseSize reads a number of bytes with an optional unit.

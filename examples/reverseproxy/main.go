@@ -1,5 +1,5 @@
-// Command reverseproxy is a plain caching reverse proxy: weir in front of
-// httputil.ReverseProxy.
+// Command reverseproxy is a plain caching reverse proxy: weir in front of one
+// origin or several.
 //
 //	go run ./examples/reverseproxy -listen 127.0.0.1:8080 -origin http://127.0.0.1:3000
 //
@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/weirhttp/weir/lb"
 	"github.com/weirhttp/weir/middleware"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
@@ -48,28 +49,40 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mw, err := newCache(c)
+	balancer, err := newBalancer(c)
 	if err != nil {
 		return err
 	}
-	return errors.Join(serveCache(ctx, c, mw, stdout), closeCache(mw))
+	mw, err := newCache(c)
+	if err != nil {
+		return errors.Join(err, closeAll(balancer))
+	}
+	return errors.Join(serveCache(ctx, c, mw, balancer, stdout), closeAll(mw, balancer))
 }
 
-// closeCache writes to disk what waits for it.
-func closeCache(mw *middleware.Middleware) error {
+// closeAll ends what runs behind the requests; the cache writes to disk what waits
+// for it.
+func closeAll(parts ...interface{ Close(context.Context) error }) (err error) {
 	grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancel()
-	return mw.Close(grace)
+	for _, p := range parts {
+		err = errors.Join(err, p.Close(grace))
+	}
+	return err
 }
 
 // serveCache listens and serves until ctx ends.
-func serveCache(ctx context.Context, c config, mw *middleware.Middleware, stdout io.Writer) error {
+func serveCache(ctx context.Context, c config, mw *middleware.Middleware, balancer *lb.Balancer, stdout io.Writer) error {
 	defer floorHeap()()
+	proxy, err := newProxy(c, balancer)
+	if err != nil {
+		return err
+	}
 	ln, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return fmt.Errorf("-listen: %w", err)
 	}
-	servers := []*server{{ln, newServer(mw.Wrap(newProxy(c.origin)))}}
+	servers := []*server{{ln, newServer(mw.Wrap(proxy))}}
 	if c.admin != "" {
 		admin, err := newAdmin(mw, c)
 		if err != nil {
@@ -77,7 +90,7 @@ func serveCache(ctx context.Context, c config, mw *middleware.Middleware, stdout
 		}
 		servers = append(servers, admin)
 	}
-	fmt.Fprintf(stdout, "listening on http://%s, origin %s", ln.Addr(), c.origin)
+	fmt.Fprintf(stdout, "listening on http://%s, origin %s", ln.Addr(), &c.origins)
 	for _, s := range servers[1:] {
 		fmt.Fprintf(stdout, ", purge API on http://%s", s.ln.Addr())
 	}
@@ -103,7 +116,7 @@ func newCache(c config) (*middleware.Middleware, error) {
 		return nil, fmt.Errorf("-disk: %w", err)
 	}
 	// What was stored from another origin isn't this one's.
-	o.Purge.RulesVersion = c.origin.String()
+	o.Purge.RulesVersion = c.origins.String()
 	o.Purge.List.Journal = filepath.Join(c.disk, "purges")
 	tier, err := disk.Open(disk.Options{Dir: filepath.Join(c.disk, "objects"), MaxBytes: c.diskBytes})
 	if err != nil {

@@ -1,56 +1,51 @@
 package main
 
 import (
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"sync"
-	"time"
+	"strings"
 
+	"github.com/weirhttp/weir/lb"
 	"github.com/weirhttp/weir/middleware"
 )
 
-// newProxy is an httputil.ReverseProxy as it should be behind a cache.
-func newProxy(origin *url.URL) http.Handler {
-	return &httputil.ReverseProxy{
-		Rewrite: func(pr *httputil.ProxyRequest) {
-			pr.SetURL(origin)
-			pr.Out.Host = pr.In.Host
-			// Rewrite has removed what the client sent of these.
-			pr.SetXForwarded()
-		},
-		Transport:     newTransport(),
-		BufferPool:    &buffers{},
-		FlushInterval: -1, // what isn't cached streams too
-		ErrorHandler:  middleware.ProxyErrorHandler,
+// newBalancer makes one pool of the origins.
+func newBalancer(c config) (*lb.Balancer, error) {
+	pool := lb.Pool{
+		Name: "origins", Policy: c.policy, HashName: c.hashName,
+		Health: lb.HealthCheck{Path: c.healthPath},
+		// Ceilings are admission's affair: see the quickstart.
+		MaxConnections: -1,
 	}
+	for _, u := range c.origins {
+		pool.Origins = append(pool.Origins, lb.Origin{Address: u.Host, Scheme: u.Scheme})
+	}
+	return lb.New(lb.Options{Pools: []lb.Pool{pool}})
 }
 
-func newTransport() *http.Transport {
-	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		MaxIdleConns:          4096,
-		MaxIdleConnsPerHost:   2048,
-		IdleConnTimeout:       90 * time.Second,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		// More is nothing that a client would take.
-		MaxResponseHeaderBytes: 256 << 10,
-		ForceAttemptHTTP2:      true,
-		// The visitor negotiates the coding; the cache keys it by Vary.
-		DisableCompression: true,
+// newProxy sends what isn't stored to the origins.
+func newProxy(c config, origins http.RoundTripper) (http.Handler, error) {
+	if path := c.origins[0].EscapedPath(); path != "" && path != "/" {
+		origins = below{path, origins}
 	}
+	return lb.NewProxy(lb.ProxyOptions{
+		Transport:    origins,
+		ErrorHandler: middleware.ProxyErrorHandler, // a stale response may stand in
+	})
 }
 
-// buffers makes httputil.ReverseProxy four times as fast.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return *p
-	}
-	return make([]byte, 32<<10)
+// below puts the path of the origins' URL before each request's.
+type below struct {
+	path string // escaped
+	next http.RoundTripper
 }
 
-func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+func (b below) RoundTrip(r *http.Request) (*http.Response, error) {
+	u, err := r.URL.Parse(strings.TrimSuffix(b.path, "/") + r.URL.EscapedPath())
+	if err != nil {
+		return nil, err
+	}
+	u.RawQuery, u.ForceQuery = r.URL.RawQuery, r.URL.ForceQuery
+	out := r.WithContext(r.Context())
+	out.URL = u
+	return b.next.RoundTrip(out)
+}
