@@ -39,28 +39,31 @@ type config struct {
 	allowPurge prefixes
 }
 
-// origins is a flag that may be given several times.
+// origins are what stands behind the proxy; one at least.
 type origins []*url.URL
 
-func (o *origins) String() string {
-	texts := make([]string, len(*o))
-	for i, u := range *o {
+func parseOrigins(texts []string) (o origins, err error) {
+	if len(texts) == 0 {
+		return nil, errors.New("is required, such as -origin http://127.0.0.1:3000")
+	}
+	for _, s := range texts {
+		u, err := parseOrigin(s)
+		if err != nil {
+			return nil, err
+		}
+		if o = append(o, u); o[0].Path != u.Path {
+			return nil, fmt.Errorf("%q must have the same path as %q", u, o[0])
+		}
+	}
+	return o, nil
+}
+
+func (o origins) String() string {
+	texts := make([]string, len(o))
+	for i, u := range o {
 		texts[i] = u.String()
 	}
 	return strings.Join(texts, " ")
-}
-
-// Set takes a URL, or host:port for http.
-func (o *origins) Set(s string) error {
-	u, err := parseOrigin(s)
-	if err != nil {
-		return err
-	}
-	if len(*o) > 0 && (*o)[0].Path != u.Path {
-		return fmt.Errorf("%q must have the same path as %q", u, (*o)[0])
-	}
-	*o = append(*o, u)
-	return nil
 }
 
 // prefixes is a flag that may be given several times.
@@ -87,6 +90,7 @@ func (p *prefixes) Set(s string) error {
 func parse(args []string, stderr io.Writer) (config, error) {
 	var c config
 	var policy, memory, diskBytes string
+	var texts []string // of the origins
 	fs := flag.NewFlagSet("reverseproxy", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are printed once, by main
 	fs.Usage = func() {
@@ -95,7 +99,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	fs.Var(&c.origins, "origin", "`URL` of the origin, such as http://127.0.0.1:3000 (required); may be repeated for several")
+	fs.Func("origin", "`URL` of the origin, such as http://127.0.0.1:3000 (required); may be repeated for several", func(s string) error {
+		texts = append(texts, s)
+		return nil
+	})
 	fs.StringVar(&policy, "policy", string(lb.RoundRobin), "in which order several origins are tried: a `name` such as "+policyNames()+"; hash-header and hash-cookie need the field's name, as in hash-cookie:session")
 	fs.StringVar(&c.healthPath, "health-path", "", "`path` that the origins are asked for every few seconds; those that don't answer well get no visitors (no checks by default)")
 	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
@@ -118,8 +125,8 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	var err error
-	if len(c.origins) == 0 {
-		return c, errors.New("-origin: is required, such as -origin http://127.0.0.1:3000")
+	if c.origins, err = parseOrigins(texts); err != nil {
+		return c, fmt.Errorf("-origin: %w", err)
 	}
 	name, hashName, _ := strings.Cut(policy, ":")
 	c.policy, c.hashName = lb.Policy(name), hashName
@@ -148,7 +155,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 // parseOrigin accepts a URL, or host:port for http.
 func parseOrigin(s string) (*url.URL, error) {
 	if s == "" {
-		return nil, errors.New("must not be empty; write it like http://127.0.0.1:3000")
+		return nil, errors.New("is required, such as -origin http://127.0.0.1:3000")
 	}
 	if !strings.Contains(s, "://") {
 		s = "http://" + s

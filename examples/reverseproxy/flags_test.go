@@ -14,15 +14,15 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.listen != "127.0.0.1:8080" || c.origin.String() != "http://127.0.0.1:3000" || c.memory != 32<<20 || c.debug || c.rfc {
-		t.Errorf("the defaults are %+v with origin %s", c, c.origin)
+	if c.listen != "127.0.0.1:8080" || c.origins.String() != "http://127.0.0.1:3000" || c.memory != 32<<20 || c.debug || c.rfc {
+		t.Errorf("the defaults are %+v with origin %s", c, c.origins)
 	}
 	c, err = parse([]string{"-listen", ":0", "-origin", "https://shop.test/base", "-memory", "2GiB", "-debug", "-rfc"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.listen != ":0" || c.origin.String() != "https://shop.test/base" || c.memory != 2<<30 || !c.debug || !c.rfc {
-		t.Errorf("got %+v with origin %s", c, c.origin)
+	if c.listen != ":0" || c.origins.String() != "https://shop.test/base" || c.memory != 2<<30 || !c.debug || !c.rfc {
+		t.Errorf("got %+v with origin %s", c, c.origins)
 	}
 }
 
@@ -36,6 +36,7 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{nil, "-origin: is required, such as -origin http://127.0.0.1:3000"},
 		{[]string{"-origin", ""}, "-origin: is required"},
+		{[]string{origin, "-origin", "http://127.0.0.1:3001/shop"}, `-origin: "http://127.0.0.1:3001/shop" must have the same path as "http://127.0.0.1:3000"`},
 		{[]string{"-origin", "ftp://127.0.0.1"}, `-origin: the scheme of "ftp://127.0.0.1" must be http or https`},
 		{[]string{"-origin", "/srv/www"}, `-origin: "http:///srv/www" has no host`},
 		{[]string{"-origin", "http://"}, `-origin: "http://" has no host`},
@@ -72,7 +73,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
-	for _, name := range []string{"-listen address", "-origin URL", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network"} {
+	for _, name := range []string{"-listen address", "-origin URL", "-policy name", "-health-path path", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network"} {
 		if !strings.Contains(usage.String(), name) {
 			t.Errorf("no %q in\n%s", name, usage.String())
 		}

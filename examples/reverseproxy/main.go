@@ -90,7 +90,7 @@ func serveCache(ctx context.Context, c config, mw *middleware.Middleware, balanc
 		}
 		servers = append(servers, admin)
 	}
-	fmt.Fprintf(stdout, "listening on http://%s, origin %s", ln.Addr(), &c.origins)
+	fmt.Fprintf(stdout, "listening on http://%s, origin %s", ln.Addr(), c.origins)
 	for _, s := range servers[1:] {
 		fmt.Fprintf(stdout, ", purge API on http://%s", s.ln.Addr())
 	}

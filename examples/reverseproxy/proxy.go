@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/weirhttp/weir/lb"
@@ -24,8 +25,8 @@ func newBalancer(c config) (*lb.Balancer, error) {
 
 // newProxy sends what isn't stored to the origins.
 func newProxy(c config, origins http.RoundTripper) (http.Handler, error) {
-	if path := c.origins[0].EscapedPath(); path != "" && path != "/" {
-		origins = below{path, origins}
+	if base := c.origins[0]; base.Path != "" && base.Path != "/" {
+		origins = below{base, origins}
 	}
 	return lb.NewProxy(lb.ProxyOptions{
 		Transport:    origins,
@@ -35,17 +36,15 @@ func newProxy(c config, origins http.RoundTripper) (http.Handler, error) {
 
 // below puts the path of the origins' URL before each request's.
 type below struct {
-	path string // escaped
+	base *url.URL
 	next http.RoundTripper
 }
 
 func (b below) RoundTrip(r *http.Request) (*http.Response, error) {
-	u, err := r.URL.Parse(strings.TrimSuffix(b.path, "/") + r.URL.EscapedPath())
-	if err != nil {
-		return nil, err
-	}
-	u.RawQuery, u.ForceQuery = r.URL.RawQuery, r.URL.ForceQuery
+	u := *r.URL
+	u.Path = strings.TrimSuffix(b.base.Path, "/") + u.Path
+	u.RawPath = strings.TrimSuffix(b.base.EscapedPath(), "/") + r.URL.EscapedPath()
 	out := r.WithContext(r.Context())
-	out.URL = u
+	out.URL = &u
 	return b.next.RoundTrip(out)
 }
