@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +38,7 @@ type config struct {
 	adminToken string
 	tagHeader  string
 	allowPurge prefixes
+	trust      prefixes
 }
 
 // origins are what stands behind the proxy; one at least.
@@ -114,6 +116,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&c.adminToken, "admin-token", "", "bearer `token` that the purge API asks for")
 	fs.StringVar(&c.tagHeader, "tag-header", "", "`name` of the response header field that carries tags, such as Surrogate-Key")
 	fs.Var(&c.allowPurge, "allow-purge", "`network` whose peers may use the PURGE method on the main listener, such as 10.0.0.0/8; may be repeated (none by default)")
+	fs.Var(&c.trust, "trust", "`network` of proxies in front of this one, such as 10.0.0.0/8, whose X-Forwarded fields are believed; may be repeated (none by default)")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return c, err
 	} else if err != nil {
@@ -130,6 +133,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	name, hashName, _ := strings.Cut(policy, ":")
 	c.policy, c.hashName = lb.Policy(name), hashName
+	if !slices.ContainsFunc(lb.Policies(), func(p lb.PolicyInfo) bool { return p.Policy == c.policy }) {
+		return c, fmt.Errorf("-policy: %q is none; take one of %s", name, policyNames())
+	}
 	if c.memory, err = parseSize(memory); err != nil {
 		return c, fmt.Errorf("-memory: %w", err)
 	} else if c.memory < minMemory {

@@ -58,6 +58,8 @@ func TestParseErrors(t *testing.T) {
 		{[]string{origin, "-admin", "127.0.0.1:0"}, "-admin: needs -admin-token"},
 		{[]string{origin, "-admin-token", "x"}, "-admin-token: needs -admin"},
 		{[]string{origin, "-allow-purge", "everyone"}, "is no network; write it like 10.0.0.0/8"},
+		{[]string{origin, "-policy", "best"}, `-policy: "best" is none; take one of round-robin, `},
+		{[]string{origin, "-trust", "me"}, "is no network; write it like 10.0.0.0/8"},
 		{[]string{"-origin"}, "flag needs an argument: -origin"},
 	}
 	for _, tt := range tests {
@@ -73,7 +75,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
-	for _, name := range []string{"-listen address", "-origin URL", "-policy name", "-health-path path", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network"} {
+	for _, name := range []string{"-listen address", "-origin URL", "-policy name", "-health-path path", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network", "-trust network"} {
 		if !strings.Contains(usage.String(), name) {
 			t.Errorf("no %q in\n%s", name, usage.String())
 		}

@@ -132,7 +132,7 @@ func newCache(c config) (*middleware.Middleware, error) {
 
 // options turns the flags into what they mean.
 func options(c config) middleware.Options {
-	o := middleware.Options{Store: store.Options{MemoryBytes: c.memory}}
+	o := middleware.Options{Store: store.Options{MemoryBytes: c.memory}, TrustedProxies: c.trust}
 	if c.rfc {
 		o.Default = middleware.RFCProfile()
 	}

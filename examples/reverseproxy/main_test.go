@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/weirhttp/weir/internal/testnet"
 	"github.com/weirhttp/weir/trace"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	testnet.MainCheck(m)
 }
 
-var ready = regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+), origin (http://[^\s,]+)(?:, purge API on (http://\S+))?$`)
+var ready = regexp.MustCompile(`^listening on (http://127\.0\.0\.1:[0-9]+), origin (http://[^,]+)(?:, purge API on (http://\S+))?$`)
 
 // readLine returns the proxy's URL from its first line.
 func readLine(t *testing.T, stdout io.Reader, origin string) (url, admin string, rest *bufio.Reader) {
@@ -58,13 +59,17 @@ type proxy struct {
 	done  chan error
 }
 
+// start runs the proxy in front of an origin, or of several with spaces between.
 func start(t *testing.T, origin string, args ...string) *proxy {
 	t.Helper()
+	for o := range strings.FieldsSeq(origin) {
+		args = append(args, "-origin", o)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &proxy{stop: cancel, done: make(chan error, 1)}
 	pr, pw := io.Pipe()
 	go func() {
-		p.done <- run(ctx, append([]string{"-listen", "127.0.0.1:0", "-origin", origin}, args...), pw, io.Discard)
+		p.done <- run(ctx, append([]string{"-listen", "127.0.0.1:0"}, args...), pw, io.Discard)
 		pw.Close()
 	}()
 	t.Cleanup(cancel)
@@ -251,6 +256,75 @@ func TestDisk(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"-origin", o.URL, "-disk", "/proc/none"}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "-disk: ") {
 		t.Errorf("a directory that can't be: %v", err)
+	}
+}
+
+// Of several origins each gets its share. One that doesn't answer costs no visitor an
+// error, and -debug says what was tried.
+func TestSeveralOrigins(t *testing.T) {
+	var origins []*httptest.Server
+	var asked [2]atomic.Int64
+	for i := range asked {
+		origins = append(origins, newOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+			asked[i].Add(1)
+			w.Header().Set("Cache-Control", "no-store")
+		}))
+	}
+	p := start(t, origins[0].URL+" "+origins[1].URL, "-policy", "round-robin", "-debug")
+	defer p.end(t)
+	for range 10 {
+		get(t, p.url)
+	}
+	if a, b := asked[0].Load(), asked[1].Load(); a != 5 || b != 5 {
+		t.Errorf("the origins were asked %d and %d times", a, b)
+	}
+	gone := strings.TrimPrefix(origins[0].URL, "http://")
+	origins[0].Close()
+	tried := false
+	for range 10 {
+		resp, _ := get(t, p.url)
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("got %s", resp.Status)
+		}
+		trail := resp.Header.Get(trace.HeaderCacheOrigin)
+		tried = tried || strings.Contains(trail, `tried="origins/`+gone)
+		if want := "chosen=" + strings.TrimPrefix(origins[1].URL, "http://"); !strings.Contains(trail, want) {
+			t.Errorf("the trail is %q, want %q in it", trail, want)
+		}
+	}
+	if !tried {
+		t.Error("the one that is gone was never tried")
+	}
+}
+
+// With -health-path an origin that doesn't answer well gets no visitors.
+func TestHealthPath(t *testing.T) {
+	var visitors atomic.Int64
+	sick := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		visitors.Add(1)
+	})
+	well := newOrigin(t, func(http.ResponseWriter, *http.Request) {})
+	p := start(t, sick.URL+" "+well.URL, "-health-path", "/healthz", "-debug")
+	defer p.end(t)
+	for end := time.Now().Add(20 * time.Second); ; {
+		resp, _ := get(t, p.url)
+		if strings.Contains(resp.Header.Get(trace.HeaderCacheOrigin), ": unhealthy") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it was never found out")
+		}
+	}
+	before := visitors.Load()
+	for range 10 {
+		get(t, p.url)
+	}
+	if n := visitors.Load() - before; n != 0 {
+		t.Errorf("the sick origin got %d visitors", n)
 	}
 }
 

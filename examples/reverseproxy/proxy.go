@@ -30,6 +30,7 @@ func newProxy(c config, origins http.RoundTripper) (http.Handler, error) {
 	}
 	return lb.NewProxy(lb.ProxyOptions{
 		Transport:    origins,
+		TrustedPeers: c.trust,
 		ErrorHandler: middleware.ProxyErrorHandler, // a stale response may stand in
 	})
 }
