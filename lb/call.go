@@ -224,7 +224,8 @@ func (c *call) another(l *lease) (*lease, string) {
 	if next == nil {
 		return nil, noneOrigin
 	}
-	if !c.first.shared.budget.take(time.Now(), c.first.retry.percent, c.first.retry.floor) {
+	// What no origin has seen is no load that a repetition adds to.
+	if !unseen && !c.first.shared.budget.take(time.Now(), c.first.retry.percent, c.first.retry.floor) {
 		next.cancel()
 		c.last = l
 		return nil, noneBudget
