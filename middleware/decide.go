@@ -101,7 +101,7 @@ func declaredLength(h http.Header, status int) int64 {
 func (f *fetch) rules(h http.Header, status int, now time.Time) rfc9111.Decision {
 	return rfc9111.Decide(&rfc9111.Exchange{
 		Method: http.MethodGet, RequestHeader: f.judged, Status: status, Header: h,
-		Path: f.req.URL.EscapedPath(), RequestedAt: f.requestedAt, ReceivedAt: now,
+		Path: f.url.EscapedPath(), RequestedAt: f.requestedAt, ReceivedAt: now,
 	}, &f.route.policy)
 }
 

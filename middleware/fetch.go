@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,8 @@ type fetch struct {
 	h      *handler
 	flight *flight.Flight[*head]
 	route  *route
-	req    *http.Request // what the handler gets
+	req    *http.Request // what the handler gets, who may change it
+	url    url.URL       // its URL as it was
 	asked  http.Header   // the client's fields, for rules and Vary
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -133,7 +135,11 @@ func (f *fetch) run() {
 		f.permit.Release()
 		f.end(returned, value)
 	}()
-	f.h.next.ServeHTTP(f, f.req)
+	req := f.req
+	if f.conditional { // then it may be needed again
+		req = req.Clone(f.ctx)
+	}
+	f.h.next.ServeHTTP(f, req)
 	if f.conditional && f.wrote && f.status == http.StatusNotModified {
 		f.decide() // a response without a body may not have been yet
 	}
@@ -270,5 +276,5 @@ func (f *fetch) holdRefresh() {
 
 func (f *fetch) logPanic(value any) {
 	f.h.logger().Error("weir: the wrapped handler panicked",
-		"method", f.req.Method, "url", f.req.URL.Redacted(), "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+		"method", f.req.Method, "url", f.url.Redacted(), "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 }

@@ -56,7 +56,7 @@ func (f *fetch) makeRequest(x *exchange) {
 	}
 	target := x.target()
 	f.scheme, f.host = target.Scheme, target.Host
-	f.req = r
+	f.req, f.url = r, *r.URL
 }
 
 // canonicalise gives a fetch's request the spelling that the key has: what the key

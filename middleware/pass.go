@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -40,7 +41,6 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		x.ownRec, rec, x.rec = trace.Record{}, &own, &own
 		ctx = trace.NewContext(ctx, rec)
 	}
-	r = r.WithContext(ctx)
 	if key, in, ok := x.countsAsFetch(why, r); ok {
 		x.passed = x.asFetch(key, &in, r, pw.asked)
 		defer x.passed.flight.Finish(nil)
@@ -51,11 +51,12 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	}
 	pw.watchWrites(x)
 	defer pw.watchRequestBody(x, r)()
+	own := handlersOwn(r, ctx)
 	returned := false
 	defer func() {
 		pw.watch.stop()
 		if x.r.MultipartForm == nil {
-			x.r.MultipartForm = r.MultipartForm // the server removes its files
+			x.r.MultipartForm = own.MultipartForm // the server removes its files
 		}
 		if !returned {
 			rec.Outcome = trace.Aborted
@@ -68,10 +69,19 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		}
 		pw.release()
 	}()
-	x.h.next.ServeHTTP(pw, r)
+	x.h.next.ServeHTTP(pw, own)
 	pw.finish()
 	returned = true
 	if pw.capture != nil {
 		pw.capture.store(x, r)
 	}
+}
+
+// handlersOwn is r as the wrapped handler gets it, who may change URL and header: some
+// routers do. Whatever is decided later goes by what was asked. Trailers stay shared,
+// because the server fills them in while the body is read.
+func handlersOwn(r *http.Request, ctx context.Context) *http.Request {
+	own, u := r.WithContext(ctx), *r.URL
+	own.URL, own.Header = &u, r.Header.Clone()
+	return own
 }

@@ -35,16 +35,14 @@ func (x *exchange) countsAsFetch(why reason, r *http.Request) (key store.Key, in
 	return key, in, !reduces
 }
 
-// asFetch makes a fetch of x, which is about to be handed on as r. It has the
-// fields as they were asked for, whatever the handler makes of them, and its
-// flight begins before the handler, so that a purge or an unsafe request meanwhile
-// finds it. The caller must finish the flight.
+// asFetch makes a fetch of x, which is about to be handed on as r. Its flight begins
+// before the handler, so that a purge or an unsafe request meanwhile finds it. The
+// caller must finish the flight.
 func (x *exchange) asFetch(key store.Key, in *cachekey.Input, r *http.Request, asked time.Time) *fetch {
-	own := r.Clone(r.Context())
 	target := x.target()
 	return &fetch{
 		h: x.h, flight: x.h.flights.Solo(flight.Key{Primary: key}, x.lane()), route: x.route, key: key,
-		search: x.searchPlace(in), req: own, asked: own.Header, judged: own.Header, requestedAt: asked,
+		search: x.searchPlace(in), url: *r.URL, asked: r.Header, judged: r.Header, requestedAt: asked,
 		seq: x.seq, scheme: target.Scheme, host: target.Host,
 	}
 }

@@ -178,8 +178,8 @@ func (f *fetch) subject(h http.Header) (*purge.Subject, []byte) {
 // unless h has some: old's own may be in a field that wasn't stored.
 func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, []byte) {
 	facts := purge.Facts{
-		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: f.req.URL.EscapedPath(),
-		Query: f.route.spec.KeyedQuery(f.req), Key: f.key,
+		Seq: f.seq, Zone: f.h.zone, Scheme: f.scheme, Host: f.host, Path: f.url.EscapedPath(),
+		Query: f.route.spec.KeyedQuery(&http.Request{URL: &f.url}), Key: f.key,
 	}
 	f.h.purges.tags.Read(h, &facts)
 	untagged := len(facts.Tags) == 0 && len(facts.Groups) == 0 && !facts.AllTags
