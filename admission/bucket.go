@@ -51,6 +51,7 @@ type Bucket struct {
 	set      *Buckets
 	interval int64
 	full     int64
+	most     int64 // cost that ever fits
 	// filled is the instant at which the bucket will be full again (the theoretical
 	// arrival time of GCRA). Not later than now means that it is full.
 	filled int64
@@ -66,7 +67,7 @@ func (s *Buckets) Bucket(r Rate, parent *Bucket) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{parent: parent, set: s, interval: interval, full: full}
+	b := &Bucket{parent: parent, set: s, interval: interval, full: full, most: full / interval}
 	if parent == nil {
 		return b, nil
 	}
@@ -144,7 +145,7 @@ func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Dura
 
 // wait is how long it takes until the bucket has units.
 func (b *Bucket) wait(now, units int64) int64 {
-	if units > b.full/b.interval {
+	if units > b.most {
 		return max(b.full, 1)
 	}
 	return max(0, max(b.filled, now)+units*b.interval-b.full-now)

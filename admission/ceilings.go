@@ -11,7 +11,10 @@ type ceilings struct {
 	routes  []routeCount   // by RouteID; the first is for requests of no route
 }
 
-type routeCount struct{ limit, used int64 }
+type routeCount struct {
+	limit, used int64
+	fee         int64 // of a request that doesn't say what it costs
+}
 
 // withheld is what a rank has to leave to more important ones: what is reserved
 // for them and not in use.

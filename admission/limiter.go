@@ -42,7 +42,7 @@ func New(o Options) (*Limiter, error) {
 		if route.limit == r.limit {
 			route.limit = math.MaxInt32
 		}
-		l.counts.routes = append(l.counts.routes, routeCount{limit: route.limit})
+		l.counts.routes = append(l.counts.routes, routeCount{limit: route.limit, fee: route.defaultFee})
 	}
 	for rank := range l.lines {
 		n := &l.lines[rank]
@@ -76,16 +76,25 @@ type place struct {
 
 func (l *Limiter) place(r *Request) place {
 	p := place{rank: r.Class.rank(), cost: int64(r.Cost)}
-	if r.Route > 0 && int(r.Route) < len(l.counts.routes) {
+	if uint(r.Route) < uint(len(l.counts.routes)) {
 		p.route = int(r.Route)
 	}
-	if p.cost <= 0 {
-		p.cost = l.config.routes[p.route].defaultFee
-	}
-	if p.cost > 1 {
-		p.cost = min(p.cost, l.counts.most(p.rank, p.route))
+	if p.cost != 1 {
+		p.cost = l.fee(p)
 	}
 	return p
+}
+
+// fee is what a request costs that doesn't say 1.
+func (l *Limiter) fee(p place) int64 {
+	cost := p.cost
+	if cost <= 0 {
+		cost = l.counts.routes[p.route].fee
+	}
+	if cost > 1 {
+		cost = min(cost, l.counts.most(p.rank, p.route))
+	}
+	return cost
 }
 
 func (l *Limiter) fits(p place) bool {
@@ -162,12 +171,17 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 // pass admits a request that nobody waits before.
 func (l *Limiter) pass(p place) Permit {
 	if l.idle > 0 {
-		for i := range l.lines {
-			l.lines[i].calm()
-		}
-		l.idle = 0
+		l.calm()
 	}
 	return l.issue(p.rank, p.route, p.cost)
+}
+
+// calm forgets what tenants are owed.
+func (l *Limiter) calm() {
+	for i := range l.lines {
+		l.lines[i].calm()
+	}
+	l.idle = 0
 }
 
 func (l *Limiter) issue(rank, route int, cost int64) Permit {
