@@ -114,6 +114,8 @@ func (s *Buckets) now() int64 {
 func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Duration) {
 	var all [16]*Bucket
 	n := 0
+	units := int64(min(max(cost, 1), 1<<20))
+	var wait int64
 	for _, b := range buckets {
 	chain:
 		for ; b != nil; b = b.parent {
@@ -127,12 +129,8 @@ func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Dura
 			}
 			all[n] = b
 			n++
+			wait = max(wait, b.wait(now, units))
 		}
-	}
-	units := int64(min(max(cost, 1), 1<<20))
-	var wait int64
-	for _, b := range all[:n] {
-		wait = max(wait, b.wait(now, units))
 	}
 	if wait > 0 {
 		return false, time.Duration(wait)

@@ -17,6 +17,7 @@ type Limiter struct {
 	mu       sync.Mutex
 	counts   ceilings
 	permits  permits
+	adaptive *adaptive     // nil if the ceiling is fixed
 	lines    [classes]line // by rank
 	waiters  int           // in all lines, as of the last change
 	idle     int           // tenants that the lines remember without waiters
@@ -35,7 +36,11 @@ func New(o Options) (*Limiter, error) {
 	}
 	l := &Limiter{config: r, epoch: time.Now()}
 	l.pool.New = newWaiter
-	l.counts = ceilings{limit: r.limit, reserve: r.reserve}
+	l.counts = ceilings{hard: r.limit, limit: r.limit, reserve: r.reserve}
+	if r.adaptive != nil {
+		l.adaptive = &adaptive{adapting: *r.adaptive}
+		l.counts.limit = int64(r.adaptive.limit)
+	}
 	for _, route := range r.routes {
 		// A ceiling that isn't lower than the global one must never be what is in
 		// the way, or others would overtake who waits for room in all.
@@ -145,27 +150,34 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 		l.mu.Unlock()
 		return Permit{}, d
 	}
-	over := l.overflow(&r, p)
-	if over != Admitted && !l.fits(p) {
-		d := l.refuse(over, nil, now)
-		l.mu.Unlock()
-		return Permit{}, d
-	}
 	timeout := l.config.routes[p.route].timeout
 	if until, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(until)/4)
 	}
-	w := l.enqueue(&r, p, now, timeout)
-	if !w.settled && over != Admitted {
-		l.withdraw(w, over, now)
-	}
-	settled := w.settled
+	w, d := l.lineUp(&r, p, now, timeout)
+	settled := w != nil && w.settled
 	l.mu.Unlock()
-	if settled {
+	switch {
+	case w == nil:
+		return Permit{}, d
+	case settled:
 		<-w.wake
 		return l.recycle(w)
 	}
 	return l.wait(ctx, w, timeout)
+}
+
+// lineUp queues a request, or refuses it, then without a waiter.
+func (l *Limiter) lineUp(r *Request, p place, now int64, timeout time.Duration) (*waiter, Decision) {
+	over := l.overflow(r, p)
+	if over != Admitted && !l.fits(p) {
+		return nil, l.refuse(over, nil, now)
+	}
+	w := l.enqueue(r, p, now, timeout)
+	if !w.settled && over != Admitted {
+		l.withdraw(w, over, now)
+	}
+	return w, Decision{}
 }
 
 // pass admits a request that nobody waits before.
@@ -188,6 +200,9 @@ func (l *Limiter) issue(rank, route int, cost int64) Permit {
 	l.counts.add(rank, route, cost)
 	l.admitted++
 	i, gen := l.permits.issue(rank, route, cost)
+	if l.adaptive != nil {
+		l.adaptive.issued(i, l.now(), l.counts.used)
+	}
 	return Permit{l: l, slot: i, gen: gen, cost: int32(cost)}
 }
 
