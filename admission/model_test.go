@@ -138,9 +138,9 @@ func (g *program) collect() {
 
 func (g *program) check() {
 	t, l := g.t, g.l
-	counts := ceilings{limit: l.counts.limit, reserve: l.counts.reserve, routes: make([]routeCount, len(l.counts.routes))}
+	counts := ceilings{hard: l.counts.hard, limit: l.counts.limit, reserve: l.counts.reserve, routes: make([]routeCount, len(l.counts.routes))}
 	for i := range counts.routes {
-		counts.routes[i].limit = l.counts.routes[i].limit
+		counts.routes[i].limit, counts.routes[i].fee = l.counts.routes[i].limit, l.counts.routes[i].fee
 	}
 	for _, a := range g.running {
 		counts.add(a.p.rank, a.p.route, a.p.cost)
