@@ -552,3 +552,44 @@ func TestZonesTakeTurns(t *testing.T) {
 		require.LessOrEqual(t, last, 7)
 	})
 }
+
+// An adaptive ceiling comes down while the origin fails, whichever way it is asked
+// and however it fails, and not for what clients do.
+func TestCeilingFollowsTheOrigin(t *testing.T) {
+	for name, c := range map[string]struct {
+		f    http.HandlerFunc
+		down bool
+	}{
+		"good":        {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(200) }, false},
+		"not found":   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, false},
+		"overloaded":  {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, true},
+		"unreachable": {func(w http.ResponseWriter, r *http.Request) { ProxyErrorHandler(w, r, io.ErrUnexpectedEOF) }, true},
+		"left": {func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			ProxyErrorHandler(w, r, r.Context().Err())
+		}, false},
+	} {
+		for _, method := range []string{"GET", "POST"} {
+			t.Run(name+", "+method, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					opts := limited(admission.Options{Limit: 100, Adaptive: &admission.Adaptive{Start: 50}})
+					opts.UnshareableFor = -1
+					r := newRig(t, opts, c.f)
+					for range 200 {
+						var call *call
+						if method == "GET" {
+							call = r.start("/", "Cache-Control", "no-store")
+						} else {
+							call = r.startPost("/")
+						}
+						time.Sleep(20 * time.Millisecond)
+						call.cancel()
+						<-call.done
+						settle()
+					}
+					require.Equal(t, c.down, r.mw.AdmissionStats().Limiter.Limit < 50, "%d", r.mw.AdmissionStats().Limiter.Limit)
+				})
+			})
+		}
+	}
+}

@@ -102,6 +102,30 @@ func (f *fetch) turnAway(d admission.Decision) {
 	f.flight.Decide(flight.Shared, &head{kind: turnedAway, refusal: refusalOf(d)}, nil)
 }
 
+// tellStatus tells an adaptive ceiling how the origin answered: how fast, or that it
+// has too much to do. timed is false if the client had a part in how long it took. An
+// answer to nobody says nothing.
+func tellStatus(ctx context.Context, p admission.Permit, status int, timed bool) {
+	if ctx.Err() != nil {
+		return
+	}
+	switch status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		p.Failed()
+	default:
+		if timed {
+			p.FirstByte()
+		}
+	}
+}
+
+// tellError tells it that there was no answer, unless that's because ctx has ended.
+func tellError(ctx context.Context, p admission.Permit) {
+	if ctx.Err() == nil {
+		p.Failed()
+	}
+}
+
 // refusedRefresh is how long a refused refresh keeps the next one for its key away.
 const refusedRefresh = time.Second
 
