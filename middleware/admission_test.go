@@ -593,3 +593,34 @@ func TestCeilingFollowsTheOrigin(t *testing.T) {
 		}
 	}
 }
+
+// A callback of the application that panics costs its own request and nothing else.
+func TestPanickingCallbackHoldsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts := limited(admission.Options{Limit: 1, Queue: -1})
+		opts.Admission.Overload = &admission.OverloadOptions{LagKnee: -1}
+		opts.Admission.Priority = func(r *http.Request) admission.Class {
+			if r.Header.Get("Priority") != "" {
+				panic("priority")
+			}
+			return admission.Normal
+		}
+		opts.Admission.Sender = func(r *http.Request) admission.Sender {
+			if r.Header.Get("Sender") != "" {
+				panic("sender")
+			}
+			return admission.FromTenant
+		}
+		r := newRig(t, opts, newWorks(0))
+		for _, name := range []string{"Priority", "Sender"} {
+			r.start("/a", name, "x").broken(t)
+			c := r.startPost("/a", name, "x")
+			c.broken(t)
+		}
+		settle()
+		require.Zero(t, r.inUse())
+		require.Zero(t, r.mw.AdmissionStats().Overload.InFlight)
+		require.Zero(t, r.mw.flights.Flights())
+		r.get("/a", 200, "/a")
+	})
+}
