@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weirhttp/weir/admission"
+	"github.com/weirhttp/weir/admission/guard"
 	"github.com/weirhttp/weir/internal/testnet"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/trace"
@@ -622,5 +623,36 @@ func TestPanickingCallbackHoldsNothing(t *testing.T) {
 		require.Zero(t, r.mw.AdmissionStats().Overload.InFlight)
 		require.Zero(t, r.mw.flights.Flights())
 		r.get("/a", 200, "/a")
+	})
+}
+
+// Ceilings and rates named like a zone are that zone's.
+func TestZonesHaveTheirOwnLimits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts := limited(admission.Options{Limit: 10, Queue: -1, Routes: []admission.Route{{Name: "small", Limit: 1, Queue: -1}}})
+		opts.Admission.Guard = newGuard(t, func(p *guard.Policy) {
+			p.Routes = []guard.Route{{Name: "rare", Rate: admission.Rate{PerSecond: 1, Burst: 2}}}
+		})
+		mw, err := New(opts)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, mw.Close(context.Background())) }()
+		for zone, want := range map[string]map[int]int{
+			"small": {200: 1, 503: 4}, "rare": {200: 2, 429: 3}, "other": {200: 5},
+		} {
+			h := mw.WrapZone(zone, newWorks(time.Second))
+			codes := make(chan int, 5)
+			for range cap(codes) {
+				go func() {
+					w := recorder()
+					h.ServeHTTP(w, request("POST", "/"))
+					codes <- w.Code
+				}()
+			}
+			got := map[int]int{}
+			for range cap(codes) {
+				got[<-codes]++
+			}
+			require.Equal(t, want, got, zone)
+		}
 	})
 }

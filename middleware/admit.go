@@ -24,10 +24,8 @@ func (x *exchange) class() admission.Class {
 
 // wants is what x asks the limiter for.
 func (x *exchange) wants(c admission.Class) admission.Request {
-	g := x.h.governor
-	return admission.Request{
-		Route: g.route, Class: c, Tenant: x.h.zone, Weight: g.weight(x.h.zone), Cost: x.route.admission.Cost,
-	}
+	p := &x.h.place
+	return admission.Request{Route: p.route, Class: c, Tenant: x.h.zone, Weight: p.weight, Cost: x.route.admission.Cost}
 }
 
 // limiter is nil if there are no ceilings.

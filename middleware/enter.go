@@ -35,7 +35,7 @@ func (x *exchange) enter() bool {
 	if g.Verifier != nil {
 		x.asker.Identity, _ = g.Verifier.Identify(client, x.r.UserAgent())
 	}
-	if d := g.Guard.Admit(x.asker, x.route.admission.Rate); !d.OK() {
+	if d := g.Guard.Admit(x.asker, x.h.place.rate); !d.OK() {
 		x.shed(refusalByRate(d))
 		return false
 	}
@@ -45,7 +45,7 @@ func (x *exchange) enter() bool {
 // arrival is the request as the overload guard sees it.
 func (x *exchange) arrival(client netip.Addr, purges bool) admission.Arrival {
 	g := x.h.governor
-	a := admission.Arrival{From: admission.FromTenant, Tenant: x.h.zone, Weight: g.weight(x.h.zone)}
+	a := admission.Arrival{From: admission.FromTenant, Tenant: x.h.zone, Weight: x.h.place.weight}
 	switch {
 	case purges:
 		a.From = admission.FromOperator // what the tenants do must not keep it from purging

@@ -85,7 +85,7 @@ func (m *Middleware) WrapZone(zone string, next http.Handler) http.Handler {
 }
 
 func (m *Middleware) wrap(zone string, next http.Handler) http.Handler {
-	h := &handler{Middleware: m, next: next, zone: zone}
+	h := &handler{Middleware: m, next: next, zone: zone, place: m.governor.place(zone, m.cfg.Default.Admission)}
 	if m.cfg.def.spec.URLOnly() {
 		h.memo = newKeyMemo()
 	}
@@ -134,6 +134,7 @@ type handler struct {
 	next http.Handler
 	zone string
 
+	place place // for admission
 	purgeMethod *purge.Handler // nil if PURGE isn't the cache's affair
 
 	memo *keyMemo // nil if the key depends on more than the URL

@@ -8,7 +8,6 @@ import (
 	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/admission/guard"
 	"github.com/weirhttp/weir/internal/rfc9111"
-	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store/flight"
 	"github.com/weirhttp/weir/trace"
 )
@@ -67,7 +66,7 @@ func (x *exchange) standIn(r refusal) bool {
 	}
 	x.now = time.Now()
 	o := x.lookup().object
-	if o == nil || x.h.verdict(o) == purge.Gone {
+	if o == nil {
 		return false
 	}
 	ok, why := rfc9111.StaleIfError(&o.Life, x.asked, &x.route.policy, x.now)
