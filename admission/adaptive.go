@@ -75,7 +75,7 @@ const (
 	adaptProbe     = 0.8  // to this part, to see whether it helps
 	adaptHelps     = 0.85 // it does if the time comes down to this part
 	adaptPause     = 16   // windows before the next one if it did,
-	adaptPauseMost = 256  // else twice as many as before, up to these
+	adaptPauseMost = 64   // else twice as many as before, up to these
 )
 
 // step returns the ceiling after a window.
@@ -123,6 +123,8 @@ func (a adapting) probed(typical float64) adapting {
 	}
 	a.probing, a.busy = false, 0
 	if !helped {
+		// So nothing was queued, and this is how fast the origin is.
+		a.best += (min(typical, a.before) - a.best) / 2
 		a.limit = min(a.high, a.limit/adaptProbe)
 		a.pause = min(max(2*a.pause, 1), adaptPauseMost)
 	}

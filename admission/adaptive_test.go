@@ -142,14 +142,14 @@ func (w *world) watchCeiling(every, to time.Duration, note func(now time.Duratio
 }
 
 // The ceiling finds out what an origin can take, follows it when it can take
-// half as much, and again when it recovers. Offered is three times what it can.
+// half as much, and again when it recovers. Offered is two or three times what it can.
 func TestAdaptiveFindsCapacity(t *testing.T) {
-	for _, start := range []int{20, 0} {
+	for start, offered := range map[int]float64{20: 2 * peak, 0: 3 * peak} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, Options{Limit: 1000, Adaptive: &Adaptive{Min: 10, Start: start}})
 			w := newWorld(l, 4)
 			const end = 90 * time.Second
-			w.offer("", Request{}, 3*peak, 0, end)
+			w.offer("", Request{}, offered, 0, end)
 			w.at(30*time.Second, func() { w.advance(); w.origin.capacity = 50; w.plan() })
 			w.at(60*time.Second, func() { w.advance(); w.origin.capacity = 100; w.plan() })
 			w.watchCeiling(time.Second, end, func(now time.Duration, limit int) {
