@@ -77,7 +77,7 @@ func TestAdmitSaysWhichBudgetRefused(t *testing.T) {
 				if c.want.Wait > 0 {
 					time.Sleep(c.want.Wait - 1)
 					assert.Equal(t, c.want.Reason, g.Admit(c.r, c.route).Reason)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					assert.Equal(t, Decision{As: c.want.As, Version: 1}, g.Admit(c.r, c.route))
 				}
 			})
@@ -173,7 +173,7 @@ func TestExpiredPolicyKnowsNobody(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		assert.Equal(t, Decision{As: bigSearch, Version: 1}, g.Admit(from(bigSearch), ""))
 		assert.False(t, g.Stats().Expired)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		want := Decision{Version: 1, Expired: true}
 		assert.Equal(t, want, g.Admit(from(bigSearch), ""))
 		n, d := drain(g, from(bigSearch), "")
