@@ -23,8 +23,8 @@
 // A list remembers 4,096 purges one by one, identical ones as one. When there are
 // more, the oldest quarter is folded into floors: everything in their zones that
 // was fetched before the newest of them is invalid. More may become invalid than
-// was asked for, but nothing purged ever comes back. [Options].Oldest avoids most
-// of that.
+// was asked for, but nothing purged ever comes back, and what was fetched after
+// those purges stays.
 //
 // # Restarts
 //

@@ -170,7 +170,6 @@ type state struct {
 	Added      uint64          `json:"added"`
 	Merged     uint64          `json:"merged"`
 	Folded     uint64          `json:"folded"`
-	Dropped    uint64          `json:"dropped"`
 	Queued     int             `json:"queued"`
 	Backlog    map[string]int  `json:"backlog"`
 	Lost       bool            `json:"lost"`
@@ -186,7 +185,7 @@ func newState(s Stats) state {
 	out := state{
 		Now: strconv.FormatUint(s.Now, 10), Generation: s.Now >> generationBits, Tombstones: s.Tombstones,
 		Kinds: map[string]int{}, Everything: strconv.FormatUint(s.Everything, 10),
-		Added: s.Added, Merged: s.Merged, Folded: s.Folded, Dropped: s.Dropped,
+		Added: s.Added, Merged: s.Merged, Folded: s.Folded,
 		Queued: s.Queued, Backlog: s.Backlog, Lost: s.Lost,
 	}
 	for k, n := range s.Kinds {

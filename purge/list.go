@@ -21,7 +21,6 @@ type List struct {
 	single  ring // those that count against MaxTombstones, oldest first
 	zones   ring // whole zones
 	kinds   [kindEnd]int
-	folding bool // somebody is asking Options.Oldest
 	closed  bool
 	counts  counts
 	pending *batch // records that the journal hasn't taken yet
@@ -31,7 +30,7 @@ type List struct {
 	queues  queues
 }
 
-type counts struct{ added, merged, folded, dropped uint64 }
+type counts struct{ added, merged, folded uint64 }
 
 // generationBits is where a number's generation begins: each process has its own,
 // and 2^32 numbers in it. More of them run on into the next generation.
@@ -80,7 +79,7 @@ func (l *List) begin(generation uint64, earlier []tombstone) {
 	first := generation << generationBits
 	for _, t := range earlier {
 		l.note(t.sel, t.seq)
-		l.makeRoom(nil)
+		l.makeRoom()
 	}
 	if l.lost {
 		l.note(Selector{Kind: Everything}, first)
@@ -170,13 +169,10 @@ func (l *List) apply(clean []Selector) (seq uint64, written *batch, err error) {
 		written = l.enqueue(seq, clean)
 	}
 	l.now.Store(seq)
-	ask := l.overflow()
+	l.makeRoom()
 	l.mu.Unlock()
 	if written != nil {
 		l.journal.wake()
-	}
-	if ask {
-		l.foldAsking()
 	}
 	return seq, written, nil
 }

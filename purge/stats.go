@@ -7,10 +7,9 @@ type Stats struct {
 	Kinds      map[Kind]int // remembered selectors by kind; of Zone and Everything, floors too
 	Everything uint64       // what was fetched before this number is purged in all zones
 
-	Added   uint64 // selectors applied since the start
-	Merged  uint64 // of these, merged with an earlier one
-	Folded  uint64 // purges that became part of a floor
-	Dropped uint64 // purges forgotten because nothing stored was old enough
+	Added  uint64 // selectors applied since the start
+	Merged uint64 // of these, merged with an earlier one
+	Folded uint64 // purges that became part of a floor
 
 	Queued  int            // selectors that wait for their budget
 	Backlog map[string]int // the same by zone, where not 0
@@ -43,6 +42,6 @@ func (l *List) Stats() Stats {
 	if e := l.live[everythingID]; e != nil {
 		s.Everything = e.hard
 	}
-	s.Added, s.Merged, s.Folded, s.Dropped = l.counts.added, l.counts.merged, l.counts.folded, l.counts.dropped
+	s.Added, s.Merged, s.Folded = l.counts.added, l.counts.merged, l.counts.folded
 	return s
 }
