@@ -91,7 +91,7 @@ func (l *List) openJournal(d disk) error {
 	}
 	generation := max(was.generation, held.generation())
 	if err != nil {
-		l.lost, was.purges = true, nil
+		l.lost, was.purges, was.places, was.placed = true, nil, nil, nil
 		generation = max(generation, firstGeneration(time.Now()))
 	}
 	generation++
@@ -103,7 +103,7 @@ func (l *List) openJournal(d disk) error {
 		}
 		return 0
 	})
-	l.begin(generation, was.purges)
+	l.begin(generation, was)
 	j := &journal{
 		path: l.opt.Journal, disk: d, lock: held, sync: l.opt.Sync, least: l.opt.compactAt,
 		signal: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
@@ -145,11 +145,14 @@ func (l *List) snapshot() []byte {
 	for _, e := range l.live {
 		add(e)
 	}
+	if p := l.places.Load(); p != nil {
+		buf = appendPlaces(buf, p)
+	}
 	return buf
 }
 
 // enqueue adds a purge to the batch that is written next. The lock is held.
-func (l *List) enqueue(seq uint64, selectors []Selector) *batch {
+func (l *List) enqueue(seq uint64, selectors []Selector, ids []uint64) *batch {
 	if l.pending == nil {
 		l.pending = &batch{done: make(chan struct{})}
 	}
@@ -158,7 +161,12 @@ func (l *List) enqueue(seq uint64, selectors []Selector) *batch {
 		// A rewrite holds it all, however much that was.
 		return b
 	}
-	b.buf = appendPurge(b.buf, seq, selectors)
+	if len(selectors) > 0 {
+		b.buf = appendPurge(b.buf, seq, selectors)
+	}
+	if len(ids) > 0 {
+		b.buf = appendPlaced(b.buf, seq, ids)
+	}
 	return b
 }
 

@@ -13,8 +13,10 @@ import (
 type List struct {
 	opt Options
 
-	now   atomic.Uint64 // the newest number; stored after the table
-	table atomic.Pointer[table]
+	now    atomic.Uint64 // the newest number; stored after the tables
+	table  atomic.Pointer[table]
+	places atomic.Pointer[places] // nil before the first Invalidate
+	secret [2]uint64              // of places
 
 	mu      sync.Mutex
 	live    map[uint64]*entry
@@ -30,7 +32,7 @@ type List struct {
 	queues  queues
 }
 
-type counts struct{ added, merged, folded uint64 }
+type counts struct{ added, merged, folded, invalidated uint64 }
 
 // generationBits is where a number's generation begins: each process has its own,
 // and 2^32 numbers in it. More of them run on into the next generation.
@@ -52,12 +54,12 @@ func open(o Options, d disk) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &List{opt: o, live: map[uint64]*entry{}}
+	l := &List{opt: o, live: map[uint64]*entry{}, secret: newSecret()}
 	l.table.Store(newTable(0))
 	l.queues.init(o)
 	if o.Journal == "" {
 		l.lost = true
-		l.begin(firstGeneration(time.Now()), nil)
+		l.begin(firstGeneration(time.Now()), loaded{})
 		return l, nil
 	}
 	if err := l.openJournal(d); err != nil {
@@ -75,17 +77,32 @@ func firstGeneration(now time.Time) uint64 {
 }
 
 // begin starts a generation. If earlier purges were lost, all before is invalid.
-func (l *List) begin(generation uint64, earlier []tombstone) {
+func (l *List) begin(generation uint64, earlier loaded) {
 	first := generation << generationBits
-	for _, t := range earlier {
+	for _, t := range earlier.purges {
 		l.note(t.sel, t.seq)
 		l.makeRoom()
 	}
 	if l.lost {
 		l.note(Selector{Kind: Everything}, first)
 	}
+	l.restorePlaces(earlier)
 	l.counts = counts{}
 	l.now.Store(first)
+}
+
+// restorePlaces notes earlier invalidations.
+func (l *List) restorePlaces(earlier loaded) {
+	p := earlier.places
+	if p != nil {
+		l.secret = p.secret
+	} else if len(earlier.placed) > 0 {
+		p = newPlaces(l.secret, fewestBits)
+	}
+	for _, v := range earlier.placed {
+		p = p.with(v.id, v.seq)
+	}
+	l.places.Store(p)
 }
 
 // Lost reports that purges of earlier processes aren't known, so that all that was
@@ -137,11 +154,15 @@ func canonicalAll(selectors []Selector) ([]Selector, error) {
 
 // add purges by canonical selectors.
 func (l *List) add(ctx context.Context, clean []Selector) (Result, error) {
-	seq, written, err := l.apply(clean)
+	return l.addAll(ctx, clean, nil)
+}
+
+func (l *List) addAll(ctx context.Context, clean []Selector, ids []uint64) (Result, error) {
+	seq, written, err := l.apply(clean, ids)
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Seq: seq, Applied: len(clean)}
+	res := Result{Seq: seq, Applied: len(clean) + len(ids)}
 	if written == nil {
 		return res, nil
 	}
@@ -152,9 +173,9 @@ func (l *List) add(ctx context.Context, clean []Selector) (Result, error) {
 	return res, nil
 }
 
-// apply brings a purge into effect and returns the batch of the journal that it
-// is in.
-func (l *List) apply(clean []Selector) (seq uint64, written *batch, err error) {
+// apply brings a purge by selectors and places into effect and returns the batch of
+// the journal that it is in.
+func (l *List) apply(clean []Selector, ids []uint64) (seq uint64, written *batch, err error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -164,9 +185,11 @@ func (l *List) apply(clean []Selector) (seq uint64, written *batch, err error) {
 	for _, s := range clean {
 		l.note(s, seq)
 	}
+	l.invalidate(ids, seq)
 	l.counts.added += uint64(len(clean))
+	l.counts.invalidated += uint64(len(ids))
 	if l.journal != nil {
-		written = l.enqueue(seq, clean)
+		written = l.enqueue(seq, clean, ids)
 	}
 	l.now.Store(seq)
 	l.makeRoom()

@@ -24,6 +24,8 @@ const (
 const (
 	recordGeneration = 'G'
 	recordPurge      = 'P'
+	recordPlaces     = 'S' // the secret of places, how many there are, and their floors
+	recordPlaced     = 'U' // invalidations: their numbers and instants, 8 bytes each
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -37,10 +39,15 @@ type tombstone struct {
 	seq uint64
 }
 
+// placed is an invalidation as the journal has it.
+type placed struct{ id, seq uint64 }
+
 // loaded is what a journal says.
 type loaded struct {
 	generation uint64 // the highest one seen
 	purges     []tombstone
+	places     *places // with the floors only; nil if none are known
+	placed     []placed
 	torn       int // bytes at the end that a crash has left
 }
 
@@ -74,6 +81,45 @@ func appendPurge(dst []byte, seq uint64, selectors []Selector) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(selectors)))
 	for i := range selectors {
 		dst = appendSelector(dst, &selectors[i])
+	}
+	return seal(dst, start)
+}
+
+// appendPlaces writes all of places.
+func appendPlaces(dst []byte, p *places) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaces)
+	for _, half := range p.secret {
+		dst = binary.LittleEndian.AppendUint64(dst, half)
+	}
+	dst = binary.AppendUvarint(dst, uint64(p.bits))
+	for i := range p.cells {
+		if floor := p.cells[i].floor.Load(); floor > 0 {
+			dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(i)), floor)
+		}
+	}
+	dst = seal(dst, start)
+	start = len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced)
+	for i := range p.cells {
+		b := &p.cells[i]
+		for j := range b.ids {
+			if id := b.ids[j].Load(); id != 0 {
+				dst = binary.LittleEndian.AppendUint64(dst, id)
+				dst = binary.LittleEndian.AppendUint64(dst, b.seqs[j].Load())
+			}
+		}
+	}
+	return seal(dst, start)
+}
+
+// appendPlaced writes the invalidations of one call.
+func appendPlaced(dst []byte, seq uint64, ids []uint64) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced)
+	for _, id := range ids {
+		dst = binary.LittleEndian.AppendUint64(dst, id)
+		dst = binary.LittleEndian.AppendUint64(dst, seq)
 	}
 	return seal(dst, start)
 }
@@ -149,10 +195,39 @@ func (out *loaded) payload(b []byte) bool {
 			}
 			out.purges = append(out.purges, tombstone{s, seq})
 		}
+	case recordPlaces:
+		if out.places != nil || !out.readPlaces(&p) {
+			return false
+		}
+	case recordPlaced:
+		for len(p.rest) > 0 {
+			v := placed{p.fixed(), p.fixed()}
+			if p.bad || v.id == 0 || !out.reach(v.seq>>generationBits) {
+				return false
+			}
+			out.placed = append(out.placed, v)
+		}
 	default:
 		return false
 	}
 	return !p.bad && len(p.rest) == 0
+}
+
+func (out *loaded) readPlaces(p *payload) bool {
+	secret, size := [2]uint64{p.fixed(), p.fixed()}, p.number()
+	if p.bad || size < fewestBits || size > mostBits {
+		return false
+	}
+	out.places = newPlaces(secret, uint8(size))
+	for len(p.rest) > 0 {
+		i, seq := p.number(), p.number()
+		if p.bad || i >= 1<<size || !out.reach(seq>>generationBits) {
+			return false
+		}
+		raise(&out.places.cells[i].floor, seq)
+		raise(&out.places.newest, seq)
+	}
+	return true
 }
 
 func (out *loaded) reach(generation uint64) bool {
@@ -177,6 +252,13 @@ func (p *payload) number() uint64 {
 	}
 	p.rest = p.rest[n:]
 	return v
+}
+
+func (p *payload) fixed() uint64 {
+	if b := p.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
 }
 
 func (p *payload) bytes(n uint64) []byte {

@@ -11,6 +11,10 @@ type Stats struct {
 	Merged uint64 // of these, merged with an earlier one
 	Folded uint64 // purges that became part of a floor
 
+	Invalidated uint64 // targets of List.Invalidate since the start
+	Targets     int    // of these and earlier processes', remembered one by one
+	Forgotten   uint64 // given up, each with a small part of what is older
+
 	Queued  int            // selectors that wait for their budget
 	Backlog map[string]int // the same by zone, where not 0
 
@@ -42,6 +46,9 @@ func (l *List) Stats() Stats {
 	if e := l.live[everythingID]; e != nil {
 		s.Everything = e.hard
 	}
-	s.Added, s.Merged, s.Folded = l.counts.added, l.counts.merged, l.counts.folded
+	s.Added, s.Merged, s.Folded, s.Invalidated = l.counts.added, l.counts.merged, l.counts.folded, l.counts.invalidated
+	if p := l.places.Load(); p != nil {
+		s.Targets, s.Forgotten = p.used, p.forgotten
+	}
 	return s
 }
