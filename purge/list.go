@@ -28,7 +28,10 @@ type List struct {
 	pending *batch // records that the journal hasn't taken yet
 
 	journal *journal // nil for none
-	lost    bool
+	lost    atomic.Bool
+	end     uint64        // what the journal had reached that this process read
+	first   uint64        // the first number of this process
+	written atomic.Uint64 // what the journal has reached now
 	queues  queues
 }
 
@@ -58,7 +61,7 @@ func open(o Options, d disk) (*List, error) {
 	l.table.Store(newTable(0))
 	l.queues.init(o)
 	if o.Journal == "" {
-		l.lost = true
+		l.lost.Store(true)
 		l.begin(firstGeneration(time.Now()), loaded{})
 		return l, nil
 	}
@@ -68,9 +71,9 @@ func open(o Options, d disk) (*List, error) {
 	return l, nil
 }
 
-// firstGeneration is for a list that knows of no earlier one: seconds since 2024,
-// so that it is above those that were lost. Only here a clock counts, and only as a
-// last resort: whoever lost the journal should drop what is stored.
+// firstGeneration is the least that a generation may be: seconds since 2024, so that
+// it is above those that this process doesn't know of, because they were lost with the
+// journal. Only here a clock counts.
 func firstGeneration(now time.Time) uint64 {
 	epoch := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	return uint64(min(max(1, now.Unix()-epoch.Unix()), maxGeneration/2))
@@ -83,11 +86,12 @@ func (l *List) begin(generation uint64, earlier loaded) {
 		l.note(t.sel, t.seq)
 		l.makeRoom()
 	}
-	if l.lost {
+	if l.lost.Load() {
 		l.note(Selector{Kind: Everything}, first)
 	}
 	l.restorePlaces(earlier)
 	l.counts = counts{}
+	l.end, l.first = earlier.reached, first
 	l.now.Store(first)
 }
 
@@ -107,8 +111,8 @@ func (l *List) restorePlaces(earlier loaded) {
 
 // Lost reports that purges of earlier processes aren't known, so that all that was
 // stored before this list was made counts as purged: the caller may as well remove
-// it. It is always true without a journal.
-func (l *List) Lost() bool { return l.lost }
+// it. It is always true without a journal, and may become true by [List.Witness].
+func (l *List) Lost() bool { return l.lost.Load() }
 
 // Result says what became of a call.
 type Result struct {

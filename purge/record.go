@@ -23,6 +23,7 @@ const (
 // The types of payloads: a byte, then varints, then strings with their length.
 const (
 	recordGeneration = 'G'
+	recordReached    = 'N' // all purges up to this number are before this; a new file ends with it
 	recordPurge      = 'P'
 	recordPlaces     = 'S' // the secret of places, how many there are, and their floors
 	recordPlaced     = 'U' // invalidations: their numbers and instants, 8 bytes each
@@ -45,6 +46,7 @@ type placed struct{ id, seq uint64 }
 // loaded is what a journal says.
 type loaded struct {
 	generation uint64 // the highest one seen
+	reached    uint64 // the highest number up to which all purges are there; 0 if not even the first of them are
 	purges     []tombstone
 	places     *places // with the floors only; nil if none are known
 	placed     []placed
@@ -71,6 +73,12 @@ func appendGeneration(dst []byte, generation uint64) []byte {
 	start := len(dst)
 	dst = append(append(dst, make([]byte, recordHead)...), recordGeneration)
 	return seal(binary.AppendUvarint(dst, generation), start)
+}
+
+func appendReached(dst []byte, seq uint64) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordReached)
+	return seal(binary.AppendUvarint(dst, seq), start)
 }
 
 // appendPurge writes the purges of one call.
@@ -168,7 +176,7 @@ func parseJournal(file []byte) (loaded, error) {
 	if dirty {
 		return out, errors.New("a purge couldn't be written to it")
 	}
-	if out.generation == 0 {
+	if out.reached == 0 {
 		return out, errDamaged
 	}
 	return out, nil
@@ -182,10 +190,15 @@ func (out *loaded) payload(b []byte) bool {
 	p := payload{rest: b[1:]}
 	switch b[0] {
 	case recordGeneration:
-		return out.reach(p.number()) && !p.bad && len(p.rest) == 0
+		generation := p.number()
+		return generation < maxGeneration && out.reach(generation<<generationBits) && !p.bad && len(p.rest) == 0
+	case recordReached:
+		seq := p.number()
+		out.reached = max(out.reached, seq)
+		return out.reach(seq) && !p.bad && len(p.rest) == 0
 	case recordPurge:
 		seq, n := p.number(), p.number()
-		if !out.reach(seq >> generationBits) {
+		if !out.reach(seq) {
 			return false
 		}
 		for range n {
@@ -202,7 +215,7 @@ func (out *loaded) payload(b []byte) bool {
 	case recordPlaced:
 		for len(p.rest) > 0 {
 			v := placed{p.fixed(), p.fixed()}
-			if p.bad || v.id == 0 || !out.reach(v.seq>>generationBits) {
+			if p.bad || v.id == 0 || !out.reach(v.seq) {
 				return false
 			}
 			out.placed = append(out.placed, v)
@@ -221,7 +234,7 @@ func (out *loaded) readPlaces(p *payload) bool {
 	out.places = newPlaces(secret, uint8(size))
 	for len(p.rest) > 0 {
 		i, seq := p.number(), p.number()
-		if p.bad || i >= 1<<size || !out.reach(seq>>generationBits) {
+		if p.bad || i >= 1<<size || !out.reach(seq) {
 			return false
 		}
 		raise(&out.places.cells[i].floor, seq)
@@ -230,11 +243,15 @@ func (out *loaded) readPlaces(p *payload) bool {
 	return true
 }
 
-func (out *loaded) reach(generation uint64) bool {
+func (out *loaded) reach(seq uint64) bool {
+	generation := seq >> generationBits
 	if generation >= maxGeneration-1 {
 		return false
 	}
 	out.generation = max(out.generation, generation)
+	if out.reached > 0 {
+		out.reached = max(out.reached, seq)
+	}
 	return true
 }
 

@@ -27,7 +27,7 @@ type Stats struct {
 // Stats returns the current state. It holds up purges, but not checks, for a
 // moment.
 func (l *List) Stats() Stats {
-	s := Stats{Kinds: map[Kind]int{}, Lost: l.lost}
+	s := Stats{Kinds: map[Kind]int{}, Lost: l.lost.Load()}
 	s.Backlog, s.Queued = l.queues.backlog()
 	if j := l.journal; j != nil {
 		s.Journaled = true
