@@ -50,6 +50,7 @@ type exchange struct {
 
 	file     store.File // of the stored body that is being sent; nil if it's in memory
 	hold     *fetch     // that may have to end before the request does
+	passed   *fetch     // as which a request that is handed on counts; nil if its answer tells nothing
 	headSent bool
 	aborted  bool // the client's connection is to be cut
 	debug    bool
@@ -97,7 +98,7 @@ func (x *exchange) reset() {
 	if cap(x.selecting) > maxKeptText {
 		x.selecting = nil
 	}
-	x.variesBy, x.rounds, x.lost, x.hold = nil, 0, 0, nil
+	x.variesBy, x.rounds, x.lost, x.hold, x.passed = nil, 0, 0, nil, nil
 	x.closeFile()
 	x.rec = nil
 	x.ownRec.Reset()

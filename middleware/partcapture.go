@@ -11,13 +11,12 @@ import (
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
-	"github.com/weirhttp/weir/store/flight"
 )
 
 // partCapture keeps a copy of the part that the origin answers a range request
 // with that was handed on.
 type partCapture struct {
-	f        *fetch // as which the request counts: a purge finds its flight
+	f        *fetch
 	header   http.Header
 	place    span
 	size     int64 // the complete length
@@ -25,37 +24,6 @@ type partCapture struct {
 	at       time.Time
 	body     []byte
 	broken   bool
-}
-
-// capturePart returns what is to keep the answer to x, which is handed on as r,
-// or nil if it may not be kept: if it isn't one range that is asked for, or the
-// origin sees what isn't in the key. The caller must finish its flight.
-func (x *exchange) capturePart(why reason, r *http.Request, asked time.Time) *partCapture {
-	if why != whyRange || x.r.Method != http.MethodGet || x.facts&hasOddName != 0 {
-		return nil
-	}
-	if ranges, ok := rfc9110.ParseRange(x.r.Header["Range"]); !ok || len(ranges) != 1 {
-		return nil
-	}
-	if _, reduces := x.route.spec.Reduce(&x.in); reduces || !x.spelt(r) {
-		return nil
-	}
-	own := r.Clone(r.Context()) // the handler may change r
-	target := x.target()
-	return &partCapture{f: &fetch{
-		h: x.h, flight: x.h.flights.Solo(flight.Key{Primary: x.key}, x.lane()), route: x.route, key: x.key,
-		req: own, asked: own.Header, judged: own.Header, requestedAt: asked,
-		seq: x.seq, scheme: target.Scheme, host: target.Host,
-	}}
-}
-
-// spelt reports whether host and target of r have the spelling that the key has.
-// Otherwise the origin may tell apart what the key doesn't.
-func (x *exchange) spelt(r *http.Request) bool {
-	c, u := *r, *r.URL
-	c.URL = &u
-	canonicalise(&c, x.target().Scheme)
-	return r.ProtoAtLeast(1, 1) && c.Host == r.Host && c.RequestURI == r.RequestURI && *c.URL == *r.URL
 }
 
 func (p *partCapture) begin(x *exchange, status int, h http.Header) bool {
@@ -96,7 +64,7 @@ func (p *partCapture) add(b []byte, err error) {
 }
 
 // store keeps the part, if it's as long as it says and not outdated already.
-func (p *partCapture) store(x *exchange, r *http.Request, _ time.Time) {
+func (p *partCapture) store(x *exchange, r *http.Request) {
 	f := p.f
 	if p.header == nil {
 		return

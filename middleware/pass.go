@@ -33,11 +33,10 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		x.ownRec, rec, x.rec = trace.Record{}, &own, &own
 		r = r.WithContext(trace.NewContext(r.Context(), rec))
 	}
-	if x.mayStorePost() {
-		pw.capture = &postCapture{}
-	} else if part := x.capturePart(why, r, pw.asked); part != nil {
-		pw.capture = part
-		defer part.f.flight.Finish(nil)
+	if key, in, ok := x.countsAsFetch(why, r); ok {
+		x.passed = x.asFetch(key, &in, r, pw.asked)
+		defer x.passed.flight.Finish(nil)
+		pw.capture = x.capture()
 	}
 	if len(w.Header()) > 0 && (pw.capture != nil || r.Method == http.MethodHead) {
 		pw.outer = w.Header().Clone()
@@ -56,6 +55,6 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	pw.finish()
 	returned = true
 	if pw.capture != nil {
-		pw.capture.store(x, r, pw.asked)
+		pw.capture.store(x, r)
 	}
 }

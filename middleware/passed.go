@@ -3,7 +3,6 @@ package middleware
 import (
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
@@ -15,10 +14,12 @@ import (
 // passedHead is called when the head of a passed response is about to be sent:
 // what it says about stored responses is done first, so that who sees it doesn't
 // get an old one afterwards. own is the part of h that the handler itself set.
-func (x *exchange) passedHead(status int, h, own http.Header, asked time.Time) {
+func (x *exchange) passedHead(status int, h, own http.Header) {
 	switch {
-	case x.r.Method == http.MethodHead && x.key != (store.Key{}):
-		x.headAnswered(status, own, asked)
+	case x.r.Method == http.MethodHead:
+		if x.passed != nil {
+			x.headAnswered(status, own)
+		}
 	case rfc9111.Invalidates(x.r.Method, status) && !x.route.cacheOff:
 		x.invalidate(h)
 		x.invalidateGroups(h)
@@ -32,7 +33,7 @@ func (x *exchange) passedHead(status int, h, own http.Header, asked time.Time) {
 // 9111 §4.4), all variants, and whatever is being fetched for it.
 func (x *exchange) invalidate(h http.Header) {
 	if key, ok := x.getKey(); ok {
-		x.h.forget(key)
+		x.forget(key)
 	}
 	target := x.target()
 	urls := rfc9111.InvalidationTargets(target, h)
@@ -51,7 +52,7 @@ func (x *exchange) invalidate(h http.Header) {
 			Scheme: target.Scheme, Host: target.Host, Extra: x.barrier.extra,
 		}
 		if key, problem := x.route.spec.Primary(&in); problem == cachekey.NoProblem {
-			x.h.forget(store.Key(key))
+			x.forget(store.Key(key))
 		}
 		x.forgetSearch(&in)
 	}
@@ -74,35 +75,38 @@ func (x *exchange) target() *url.URL {
 }
 
 // forget removes all that is stored under a primary key, and sees to it that
-// nothing whose fetch began before is stored.
-func (m *Middleware) forget(key store.Key) {
-	m.flights.Forget(key)
-	m.store.Delete(key)
-	m.dropParts(key)
+// nothing whose fetch began before is stored, but for x's own answer.
+func (x *exchange) forget(key store.Key) {
+	var own *flight.Flight[*head]
+	if x.passed != nil {
+		own = x.passed.flight
+	}
+	x.h.flights.ForgetOthers(key, own)
+	x.h.store.Delete(key)
+	x.h.dropParts(key)
 }
 
 // headAnswered lets an answer to HEAD freshen the stored response to GET, or
 // make it invalid (RFC 9111 §4.3.5).
-func (x *exchange) headAnswered(status int, h http.Header, asked time.Time) {
+func (x *exchange) headAnswered(status int, h http.Header) {
 	h = canonicalNames(h)
-	if _, reduces := x.route.spec.Reduce(&x.in); reduces || x.facts&hasOddName != 0 || len(h["Set-Cookie"]) > 0 {
-		return // it was shaped by what isn't in the key, or is for one client
+	if len(h["Set-Cookie"]) > 0 {
+		return // it's for one client
 	}
-	// The refresh is a fetch whose body is already here. Its flight comes first, so
-	// that a purge finds it like any other.
-	fl := x.h.flights.Solo(flight.Key{Primary: x.key}, x.lane())
-	defer fl.Finish(nil)
-	o := x.lookup().object
+	f, o := x.passed, x.lookup().object // a fetch whose body is already here
 	if o == nil || o.Status != http.StatusOK {
 		return
 	}
 	stored := o.Header.Header()
 	switch rfc9111.HeadEffect(stored, o.BodySize(), status, h) {
 	case rfc9111.HeadInvalidates:
+		if x.route.languages && variesByLanguage(o.VaryNames) {
+			x.h.store.Delete(x.key) // it's stored a second time, by its language
+			return
+		}
 		x.h.store.DeleteObject(o)
 	case rfc9111.HeadRefreshes:
-		f := &fetch{h: x.h, flight: fl, route: x.route, key: x.key, search: x.searchPlace(&x.in), req: x.r, asked: x.r.Header, judged: x.r.Header, requestedAt: asked, seq: x.seq, scheme: x.target().Scheme, host: x.target().Host}
-		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(asked) && f.keep(fresh) {
+		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(f.requestedAt) && f.keep(fresh) {
 			f.keepBySearch(fresh)
 		}
 	}

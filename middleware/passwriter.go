@@ -33,7 +33,7 @@ type passWriter struct {
 type capture interface {
 	begin(x *exchange, status int, h http.Header) bool
 	add(b []byte, err error)
-	store(x *exchange, r *http.Request, asked time.Time)
+	store(x *exchange, r *http.Request)
 }
 
 var _ interface {
@@ -174,7 +174,7 @@ func (p *passWriter) head(x *exchange, status int) {
 	if p.capture != nil && !p.capture.begin(x, status, own) {
 		p.capture = nil
 	}
-	x.passedHead(status, p.w.Header(), own, p.asked)
+	x.passedHead(status, p.w.Header(), own)
 }
 
 // release lets go of the exchange, which is reused: a handler that keeps the

@@ -64,10 +64,6 @@ func (x *exchange) writeStored(p []byte) {
 		x.write(p)
 		return
 	}
-	if len(p) <= smallBody {
-		x.write(p)
-		return
-	}
 	l := newStallLimit(x)
 	defer l.end()
 	l.allow(int64(len(p)))

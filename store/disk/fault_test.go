@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -153,15 +154,17 @@ func TestASpoolThatFails(t *testing.T) {
 	d := openWith(t, Options{}, f.check)
 	w, err := d.Create()
 	require.NoError(t, err)
-	_, err = w.Write([]byte("some"))
+	some := bytesOf(1, 100_000)
+	_, err = w.Write(some)
 	require.NoError(t, err)
 	f.set("write", syscall.ENOSPC)
-	_, err = w.Write([]byte("more"))
+	_, err = w.Write(some)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	f.set("", nil)
-	b := make([]byte, 10)
-	n, _ := w.ReadAt(b, 0)
-	assert.Equal(t, "some", string(b[:n]))
+	b := make([]byte, 2*len(some))
+	n, err := w.ReadAt(b, 0)
+	assert.Equal(t, io.EOF, err)
+	assert.Equal(t, some, b[:n])
 	assert.Equal(t, store.SwitchedOff, w.Commit(object(key(1), nil)))
 	require.NoError(t, w.Close())
 	mustMiss(t, d, key(1))

@@ -28,6 +28,7 @@ type Writer struct {
 	f     *os.File
 	nonce uint64
 	size  atomic.Int64
+	tail  *tail // what of it isn't in the file yet
 
 	reserved int64
 	table    []byte
@@ -58,7 +59,7 @@ func (t *Tier) create() (*Writer, store.Rejection) {
 		defer t.shed(err)
 		return nil, t.writeFailed(err)
 	}
-	return &Writer{t: t, f: f, nonce: rand.Uint64()}, store.Kept
+	return &Writer{t: t, f: f, nonce: rand.Uint64(), tail: newTail(bodyAt)}, store.Kept
 }
 
 // writable reports whether the tier takes anything. What can't be read is not
@@ -87,7 +88,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		}
 		w.reserved = need
 	}
-	if err := w.t.files.writeAt(w.f, p, bodyAt+size); err != nil {
+	if err := w.tail.write(w.t.files, w.f, p); err != nil {
 		r := w.t.writeFailed(err)
 		w.t.shed(err)
 		return 0, w.fail(r, err)
@@ -131,14 +132,26 @@ func (w *Writer) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || have <= 0 {
 		return 0, io.EOF
 	}
-	if int64(len(p)) <= have {
-		return w.t.files.readAt(w.f, p, bodyAt+off)
+	if int64(len(p)) > have {
+		n, err := w.readWritten(p[:have], off)
+		if err == nil {
+			err = io.EOF
+		}
+		return n, err
 	}
-	n, err := w.t.files.readAt(w.f, p[:have], bodyAt+off)
-	if err == nil {
-		err = io.EOF
+	return w.readWritten(p, off)
+}
+
+// readWritten is ReadAt for what has been written.
+func (w *Writer) readWritten(p []byte, off int64) (done int, err error) {
+	for done < len(p) && err == nil {
+		n, inFile := w.tail.readAt(p[done:], bodyAt+off+int64(done))
+		if inFile > 0 {
+			n, err = w.t.files.readAt(w.f, p[done:done+inFile], bodyAt+off+int64(done))
+		}
+		done += n
 	}
-	return n, err
+	return done, err
 }
 
 // Size implements [store.Spool].
@@ -224,18 +237,28 @@ func (w *Writer) finish(o *store.Object, lineage uint64) (*head, int64, error) {
 		}
 		w.reserved = need
 	}
-	if err := t.files.writeAt(w.f, append(w.table, fields...), h.tableAt()); err != nil {
-		return nil, 0, err
-	}
-	var front [bodyAt]byte
-	copy(front[:], h.encode())
-	if err := t.files.writeAt(w.f, front[:], 0); err != nil {
+	if err := w.writeRest(append(w.table, fields...), h.encode()); err != nil {
 		return nil, 0, err
 	}
 	if t.o.Sync != SyncNever {
 		return h, h.end(), t.files.sync(w.f)
 	}
 	return h, h.end(), nil
+}
+
+// writeRest writes what follows the body, and the head. What readers see of the
+// tail stays.
+func (w *Writer) writeRest(rest, front []byte) error {
+	t := w.tail
+	rest = append(t.buf[:t.n:t.n], rest...)
+	if t.at > 0 {
+		if err := w.t.files.writeAt(w.f, rest, t.at); err != nil {
+			return err
+		}
+		rest = make([]byte, bodyAt)
+	}
+	copy(rest[:bodyAt], front)
+	return w.t.files.writeAt(w.f, rest, 0)
 }
 
 // Abort implements [store.Spool].
@@ -251,6 +274,7 @@ func (w *Writer) Abort() {
 func (w *Writer) Close() error {
 	w.Abort()
 	err := w.f.Close()
+	w.tail.free()
 	w.t.index.release(w.reserved)
 	w.reserved = 0
 	return err

@@ -131,18 +131,28 @@ func (g *Group[T]) Unremember(k Key, lane Lane) {
 // serve those attached to them, nobody joins any more, and what they fetch
 // must not be stored. It's to be called before the stored objects are
 // removed. It returns the number of flights.
-func (g *Group[T]) Forget(primary [32]byte) int {
+func (g *Group[T]) Forget(primary [32]byte) int { return g.ForgetOthers(primary, nil) }
+
+// ForgetOthers is Forget for all flights but own: that of a request whose own
+// success is what makes the others' responses invalid. nil means all.
+func (g *Group[T]) ForgetOthers(primary [32]byte, own *Flight[T]) int {
 	s := g.shard(&primary)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	flights := s.all[primary]
 	delete(s.all, primary)
+	doomed := 0
 	for _, f := range flights {
+		if f == own {
+			s.list(f)
+			continue
+		}
+		doomed++
 		f.place = -1
 		f.doomed.Store(true)
 		s.shut(f)
 	}
-	return len(flights)
+	return doomed
 }
 
 // shut keeps newcomers from finding f.
