@@ -56,6 +56,7 @@ func (x *exchange) invalidate(h http.Header) {
 		}
 		x.forgetSearch(&in)
 	}
+	x.h.noteUndeleted()
 }
 
 // target is the absolute URL that the client meant.
@@ -102,9 +103,10 @@ func (x *exchange) headAnswered(status int, h http.Header) {
 	case rfc9111.HeadInvalidates:
 		if x.route.languages && variesByLanguage(o.VaryNames) {
 			x.h.store.Delete(x.key) // it's stored a second time, by its language
-			return
+		} else {
+			x.h.store.DeleteObject(o)
 		}
-		x.h.store.DeleteObject(o)
+		x.h.noteUndeleted()
 	case rfc9111.HeadRefreshes:
 		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(f.requestedAt) && f.keep(fresh) {
 			f.keepBySearch(fresh)

@@ -183,7 +183,7 @@ func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, 
 	f.h.purges.tags.Read(h, &facts)
 	untagged := len(facts.Tags) == 0 && len(facts.Groups) == 0 && !facts.AllTags
 	if old != nil && untagged {
-		if before, ok := parseFacts(old.Facts); ok {
+		if before, _, ok := parseFacts(old.Facts); ok {
 			facts.Tags, facts.Groups, facts.AllTags = before.Tags, before.Groups, before.AllTags
 			untagged = false
 		}
@@ -197,7 +197,7 @@ func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, 
 	if f.h.cfg.Store.Disk == nil {
 		return s, nil
 	}
-	return s, appendFacts(nil, &facts)
+	return s, appendFacts(nil, &facts, f.h.purges.list.Written())
 }
 
 // attached are a subject and its facts as an object has them.

@@ -10,11 +10,10 @@ import (
 
 // Target is what [List.Invalidate] purges: the responses to a URL of a zone,
 // whatever the rest of their keys, or, if Key isn't zero, all that is stored under a
-// key.
+// key in whatever zone.
 type Target struct {
-	Zone              string
-	Host, Path, Query string // as in [Facts]; of any length
-	Key               [32]byte
+	Zone, Host, Path, Query string // as in [Facts]; of any length
+	Key                     [32]byte
 }
 
 // Invalidate is [List.Add] for what visitors can cause, such as the invalidation by
@@ -55,7 +54,7 @@ func (l *List) invalidate(ids []uint64, seq uint64) {
 
 func (t *Target) id() uint64 {
 	if t.Key != [32]byte{} {
-		return keyPlace(t.Zone, &t.Key)
+		return keyPlace(&t.Key)
 	}
 	return urlPlace(t.Zone, canonicalHost(t.Host), normalEscapes(t.Path), normalEscapes(t.Query))
 }
@@ -91,13 +90,7 @@ func inOrder(query string) bool {
 }
 
 // keyPlace is the number of a key, which is a digest already.
-func keyPlace(zone string, key *[32]byte) uint64 {
-	h := uint64(14695981039346656037) // FNV-1a; zones aren't visitors' choice
-	for i := range len(zone) {
-		h = (h ^ uint64(zone[i])) * 1099511628211
-	}
-	return notZero(h ^ binary.LittleEndian.Uint64(key[:]))
-}
+func keyPlace(key *[32]byte) uint64 { return notZero(binary.LittleEndian.Uint64(key[:])) }
 
 // newSecret is what places find buckets by.
 func newSecret() (s [2]uint64) {

@@ -59,7 +59,7 @@ func NewSubject(f Facts) *Subject {
 	query := normalEscapes(f.Query)
 	s.exact = exactID(s.url, query)
 	s.key = keyID(s.zone, &f.Key)
-	s.places = [2]uint64{urlPlace(f.Zone, host, path, query), keyPlace(f.Zone, &f.Key)}
+	s.places = [2]uint64{urlPlace(f.Zone, host, path, query), keyPlace(&f.Key)}
 	if n := len(f.Tags) + len(f.Groups); n > 0 && n <= MaxTags {
 		s.tags = make([]uint64, 0, n)
 		for _, t := range f.Tags {
