@@ -45,6 +45,7 @@ func (l *List) invalidate(ids []uint64, seq uint64) {
 	p := l.places.Load()
 	if p == nil {
 		p = newPlaces(l.secret, fewestBits)
+		p.most = l.opt.mostBits
 	}
 	for _, id := range ids {
 		p = p.with(id, seq)

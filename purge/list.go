@@ -103,6 +103,9 @@ func (l *List) restorePlaces(earlier loaded) {
 	} else if len(earlier.placed) > 0 {
 		p = newPlaces(l.secret, fewestBits)
 	}
+	if p != nil {
+		p.most = l.opt.mostBits
+	}
 	for _, v := range earlier.placed {
 		p = p.with(v.id, v.seq)
 	}

@@ -47,6 +47,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	compactAt int64 // for tests, instead of compactBytes
+	mostBits  uint8 // for tests, instead of mostBits
 }
 
 // SyncMode says when a purge counts as written to the journal.
@@ -116,6 +117,9 @@ func (o Options) resolve() (Options, error) {
 	}
 	if o.compactAt == 0 {
 		o.compactAt = compactBytes
+	}
+	if o.mostBits == 0 {
+		o.mostBits = mostBits
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

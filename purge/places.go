@@ -16,6 +16,7 @@ import (
 type places struct {
 	secret [2]uint64
 	bits   uint8 // there are 1<<bits cells
+	most   uint8 // bits doesn't grow beyond this
 	cells  []cell
 	newest atomic.Uint64 // the newest instant of all
 
@@ -42,7 +43,7 @@ type cell struct {
 }
 
 func newPlaces(secret [2]uint64, bits uint8) *places {
-	return &places{secret: secret, bits: bits, cells: make([]cell, 1<<bits)}
+	return &places{secret: secret, bits: bits, most: mostBits, cells: make([]cell, 1<<bits)}
 }
 
 func (p *places) cell(id uint64) *cell {
@@ -88,7 +89,7 @@ func (p *places) with(id, seq uint64) *places {
 		case free >= 0:
 			p.used++
 			b.set(free, id, seq)
-		case p.bits < mostBits:
+		case p.bits < p.most:
 			p = p.grown()
 			continue
 		case seq <= b.seqs[oldest].Load(): // only while a journal is read
@@ -113,6 +114,7 @@ func (b *cell) set(i int, id, seq uint64) {
 // grown returns a copy with twice as many cells.
 func (p *places) grown() *places {
 	g := newPlaces(p.secret, p.bits+1)
+	g.most = p.most
 	g.newest.Store(p.newest.Load())
 	g.used, g.forgotten = p.used, p.forgotten
 	for i := range p.cells {

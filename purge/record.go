@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 )
 
 // The journal is a header of 16 bytes and records. Each record is the length of
@@ -95,6 +96,7 @@ func appendPurge(dst []byte, seq uint64, selectors []Selector) []byte {
 
 // appendPlaces writes all of places.
 func appendPlaces(dst []byte, p *places) []byte {
+	dst = slices.Grow(dst, 16*p.used+12*len(p.cells)+4*recordHead)
 	start := len(dst)
 	dst = append(append(dst, make([]byte, recordHead)...), recordPlaces)
 	for _, half := range p.secret {
