@@ -30,7 +30,9 @@ type Options struct {
 
 	// Journal is the path of the file that makes purges survive a restart; "" for
 	// none. Its directory must exist. A file beside it, with ".lock" added to the
-	// name, keeps other processes out and holds a copy of the generation.
+	// name, keeps other processes out and says how far the journal had come. If the
+	// journal is an older copy, or the other file is missing, all that was stored
+	// before counts as purged.
 	Journal string
 	// Sync says when a purge counts as written.
 	Sync SyncMode
