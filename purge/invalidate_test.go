@@ -108,9 +108,11 @@ func TestManyInvalidationsCostNothingElse(t *testing.T) {
 		}
 		require.LessOrEqual(t, lost, others/1000, "2 are expected")
 		for i := range posts {
-			require.Equal(t, Gone, l.Check(posted(i).subject(seq)))
-			require.Equal(t, Valid, l.Check(posted(i).subject(l.Now())))
+			if got := l.Check(posted(i).subject(seq)); got != Gone {
+				require.Equal(t, Gone, got, i)
+			}
 		}
+		require.Equal(t, Valid, l.Check(posted(0).subject(l.Now())))
 		st := l.Stats()
 		require.Equal(t, 2, st.Tombstones+st.Kinds[Everything], "the tag, and everything of before")
 		require.LessOrEqual(t, st.Targets, posts)
