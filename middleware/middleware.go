@@ -21,6 +21,8 @@ type Middleware struct {
 	purges  *purger
 	zones   zones
 
+	undeleting sync.Mutex // see noteUndeleted
+
 	fetches sync.WaitGroup // goroutines of fetches under way
 	closing context.Context
 	close   context.CancelFunc
@@ -109,7 +111,9 @@ func (m *Middleware) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return errors.Join(m.store.Close(ctx), m.purges.list.Close(ctx))
+		err := m.store.Close(ctx)
+		m.noteUndeleted()
+		return errors.Join(err, m.purges.list.Close(ctx))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
