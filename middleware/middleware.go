@@ -23,6 +23,8 @@ type Middleware struct {
 
 	governor *governor // nil if nothing is limited
 
+	undeleting sync.Mutex // see noteUndeleted
+
 	fetches sync.WaitGroup // goroutines of fetches under way
 	closing context.Context
 	close   context.CancelFunc
@@ -115,7 +117,9 @@ func (m *Middleware) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return errors.Join(m.store.Close(ctx), m.purges.list.Close(ctx))
+		err := m.store.Close(ctx)
+		m.noteUndeleted()
+		return errors.Join(err, m.purges.list.Close(ctx))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -134,7 +138,7 @@ type handler struct {
 	next http.Handler
 	zone string
 
-	place place // for admission
+	place       place          // for admission
 	purgeMethod *purge.Handler // nil if PURGE isn't the cache's affair
 
 	memo *keyMemo // nil if the key depends on more than the URL
