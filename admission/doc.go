@@ -1,5 +1,5 @@
 // Package admission says whether work may start now, has to wait, or is refused.
-// It stands alone: nothing in weir uses it yet.
+// Package middleware asks it before it asks the origin.
 //
 // # Ceilings
 //
