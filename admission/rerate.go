@@ -37,7 +37,7 @@ func (s *Buckets) Rerate(changes ...Change) error {
 		case next[b] != nil:
 			err = &ConfigError{"Bucket", c.Rate, "is changed twice; give one rate for each bucket"}
 		case err == nil:
-			next[b] = &Bucket{interval: interval, full: full}
+			next[b] = &Bucket{interval: interval, full: full, most: full / interval}
 			continue
 		}
 		bad = append(bad, err)
@@ -76,7 +76,7 @@ func (b *Bucket) rerate(now int64, to *Bucket) {
 	left := max(0, b.full-max(0, b.filled-now))
 	whole, part := left/b.interval, left%b.interval
 	left = min(to.full, mulCapped(whole, to.interval)+int64(float64(part)/float64(b.interval)*float64(to.interval)))
-	b.interval, b.full = to.interval, to.full
+	b.interval, b.full, b.most = to.interval, to.full, to.most
 	b.filled = now + to.full - left
 }
 
@@ -89,7 +89,7 @@ func mulCapped(a, b int64) int64 {
 }
 
 func (a *Addresses) rerate(now int64, to *Bucket) {
-	a.sample.interval, a.sample.full = to.interval, to.full
+	a.sample.interval, a.sample.full, a.sample.most = to.interval, to.full, to.most
 	a.shared.rerate(now, to)
 	for i := range a.slots {
 		a.slots[i].bucket.rerate(now, to)

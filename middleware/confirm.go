@@ -43,6 +43,7 @@ func (f *fetch) confirm() bool {
 		hd.notStored = reason(decision.Reason.String())
 		if f.supersedes(&decision) {
 			f.h.store.DeleteObject(f.stale)
+			f.h.noteUndeleted()
 		}
 	default:
 		if hd.notStored = f.keepWith(nil, object); hd.notStored == "" {
@@ -92,6 +93,7 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	} else {
 		r = f.h.store.PutIf(o, allowed)
 	}
+	f.h.noteUndeleted() // what it takes the place of may be in another tier
 	switch r {
 	case store.Kept:
 		if f.route.forwardsRng {

@@ -166,6 +166,7 @@ func (f *fetch) publish() bool {
 	}
 	if f.supersedes(d) {
 		f.h.store.DeleteObject(f.stale)
+		f.h.noteUndeleted()
 	}
 	if f.route.forwardsRng {
 		etag, _ := hd.full.Get("Etag")

@@ -234,6 +234,7 @@ func (f *fetch) failWith(err error) bool {
 // timeOut is the deadline for the head. It decides in the handler's place,
 // which may go on without noticing.
 func (f *fetch) timeOut() {
+	f.permit.Failed()
 	if f.failWith(errFetchTimeout) {
 		f.cancel(errFetchTimeout)
 	}

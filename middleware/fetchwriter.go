@@ -36,6 +36,7 @@ func (f *fetch) WriteHeader(status int) {
 		return
 	}
 	f.wrote, f.status = true, status
+	tellStatus(f.ctx, f.permit, status, true)
 	if f.sniff = needsSniff(f.header, status); f.sniff {
 		f.sniffed = f.header.Clone() // what the handler changes now is too late
 	} else {

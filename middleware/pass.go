@@ -20,7 +20,7 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
 	rec.Cache.NotStored = string(whyPassed)
 	w := x.w
-	pw := &passWriter{w: w, asked: time.Now(), permit: permit}
+	pw := &passWriter{w: w, asked: time.Now(), permit: permit, timed: x.r.ContentLength == 0}
 	pw.x.Store(x)
 	r := x.r
 	if x.barrier.strip || x.facts&hasH2C != 0 {

@@ -24,6 +24,7 @@ type passWriter struct {
 	outer http.Header // what outer handlers had set, where only the handler's own counts
 
 	permit admission.Permit
+	timed  bool    // the request has no body, so that only the origin takes time
 	tunnel *tunnel // the connection, if the handler has taken it over
 
 	watch slowWatch // of the client, while it's written to
@@ -72,6 +73,7 @@ func (p *passWriter) WriteHeader(status int) {
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if x := p.x.Load(); x != nil {
+			tellStatus(x.r.Context(), p.permit, status, p.timed)
 			p.head(x, status)
 		}
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
@@ -189,6 +191,7 @@ func (p *passWriter) finish() {
 		x.setStatus(p.w.Header(), make([]string, ownFields))
 	default:
 		p.wrote = true
+		tellStatus(x.r.Context(), p.permit, http.StatusOK, p.timed)
 		p.head(x, http.StatusOK)
 	}
 }

@@ -36,9 +36,13 @@ func ProxyErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 	for u := w; u != nil; {
 		if f, ok := u.(*fetch); ok {
 			f.reported = err
+			tellError(f.ctx, f.permit)
 			return
 		}
 		if p, ok := u.(*passWriter); ok {
+			if !p.body.cutOff() {
+				tellError(r.Context(), p.permit)
+			}
 			if p.standInForHead(true) {
 				return
 			}

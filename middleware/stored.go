@@ -16,9 +16,6 @@ import (
 // couldn't be read. Then it takes nothing from the store.
 const maxLost = 2
 
-// sectionPiece is what store.CopySection sends between two calls.
-const sectionPiece = 1 << 20
-
 // open makes the body of a stored response ready to be sent. It comes before
 // anything of the response is set or written: if the body is no longer there,
 // or its first bytes are bad, that is a miss. Then it returns false, and x is
@@ -35,7 +32,7 @@ func (x *exchange) open(o *store.Object) bool {
 	f, err := o.Content.Open()
 	if err == nil {
 		x.file = f
-		_, err = f.Section(off, min(n, sectionPiece))
+		_, err = f.Section(off, min(n, store.CopySpan))
 	}
 	if err == nil {
 		return true
@@ -81,8 +78,8 @@ func (x *exchange) sendStored(o *store.Object, off, n int64) {
 	l := newStallLimit(x)
 	defer l.end()
 	// The writer itself, so that net/http can let the system copy.
-	sent, err := store.CopySection(x.w, x.file, off, n, func() error {
-		l.allow(min(n, sectionPiece))
+	sent, err := store.CopySection(x.w, x.file, off, n, func(piece int64) error {
+		l.allow(piece)
 		return nil
 	})
 	x.rec.BytesSent += sent

@@ -60,23 +60,28 @@ type File interface {
 	Close() error
 }
 
-// copySpan is how much CopySection sends between two calls of each. A deadline
-// for progress must allow for as much.
-const copySpan = 1 << 20
+// CopySpan and CopySpanMore bound what CopySection sends in one piece: the first
+// one, and those after it. A large piece costs less, and a client that has taken
+// the first has shown that it takes something.
+const (
+	CopySpan     = 1 << 20
+	CopySpanMore = 4 << 20
+)
 
-// CopySection copies n bytes of f from offset off to dst, at most 1 MiB at a
-// time, and returns how many it copied. It calls each before each piece, if it
+// CopySection copies n bytes of f from offset off to dst, in pieces, and returns
+// how many it copied. It calls each with the length of each piece before it, if it
 // isn't nil, for instance to put off a write deadline; an error from it ends
 // the copying. Fewer than n bytes always come with an error.
-func CopySection(dst io.Writer, f File, off, n int64, each func() error) (int64, error) {
+func CopySection(dst io.Writer, f File, off, n int64, each func(piece int64) error) (int64, error) {
 	var done int64
-	for done < n {
-		r, err := f.Section(off+done, min(n-done, copySpan))
+	span := int64(CopySpan)
+	for ; done < n; span = CopySpanMore {
+		r, err := f.Section(off+done, min(n-done, span))
 		if err != nil {
 			return done, err
 		}
 		if each != nil {
-			if err := each(); err != nil {
+			if err := each(r.N); err != nil {
 				return done, err
 			}
 		}
@@ -140,6 +145,11 @@ type SpoolTier interface {
 	Create() (Spool, error)
 	// DeleteObject forgets o if it's still the one kept under its key.
 	DeleteObject(o *Object) bool
+	// Undeleted returns the primary keys of what could not be deleted since the last
+	// call, and may be found again by another process, although this one doesn't find
+	// it any more. all says that there was too much of it to tell. It may be called
+	// after Close, and costs an atomic load if there is nothing.
+	Undeleted() (primaries []Key, all bool)
 	// MaxObject is the largest body the tier takes, in bytes.
 	MaxObject() int64
 }

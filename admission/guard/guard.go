@@ -133,9 +133,9 @@ var ErrOldPolicy = errors.New("guard: the policy isn't newer than the one in for
 //
 // Global, unknown and address budgets, and those of providers, classes and routes
 // that had the same name, keep what they have left, at most their new burst, and
-// fill at the new rate. New names start with a full budget; a name that is left out
-// and comes back finds what it would have had. Operations that run keep running and
-// count.
+// fill at the new rate. New names start with a full budget. A name that is left out
+// and comes back finds what it would have had; if its budget was full by then, it
+// starts with a full one. Operations that run keep running and count.
 func (g *Guard) Replace(p Policy) error {
 	p = p.clone()
 	if err := g.check(p); err != nil {
