@@ -175,6 +175,19 @@ func TestRetryAfterSetsAsideForABoundedTime(t *testing.T) {
 	assert.Equal(t, []State{up, up, up}, w.states(), "being busy is no failing: the first ejection is the shortest")
 }
 
+// The time for which an origin asked to be left alone makes no failures good.
+func TestTimeSetAsideIsNoTimeWell(t *testing.T) {
+	w := newWard(t, healthConfig{ejection: Ejection{MaxRetryAfter: time.Hour}}, 3)
+	w.failTimes(0, 5)
+	w.time += 30 * time.Second
+	token, _ := w.conds[0].begin(w.time)
+	w.conds[0].report(token, outcome{failed, time.Hour}, w.time)
+	w.time += time.Hour
+	w.logs.take()
+	w.failTimes(0, 5)
+	assert.Equal(t, []string{`level=WARN msg="origin ejected" pool=main origin=0 reason="5 requests in a row failed" for=1m0s`}, w.logs.take())
+}
+
 func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	w := newWard(t, healthConfig{ejection: Ejection{Off: true}, breaker: Breaker{Failures: 3}}, 1)
 	closedEra, _ := w.conds[0].begin(w.time)
