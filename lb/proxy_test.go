@@ -13,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -414,7 +415,7 @@ func TestProxyEarlyAnswerToUpload(t *testing.T) {
 	assert.Error(t, err, "the server closes")
 }
 
-// A slow origin holds back the upload, it isn't buffered.
+// A slow origin holds back the upload: it isn't buffered.
 func TestProxyUploadIsNotBuffered(t *testing.T) {
 	gate := testnet.NewGate()
 	srv := toOrigin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -422,31 +423,27 @@ func TestProxyUploadIsNotBuffered(t *testing.T) {
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
 	}))
-	const size = 64 << 20
-	var given int
-	stalled := time.AfterFunc(500*time.Millisecond, gate.Open)
-	defer stalled.Stop()
-	beforeGate := 0
+	const size = 256 << 20 // more than all sockets' buffers hold
+	var given, before atomic.Int64
 	body := readerFunc(func(p []byte) (int, error) {
-		select {
-		case <-gate.Arrived():
-		default:
-		}
-		if given >= size {
+		if given.Load() >= size {
 			return 0, io.EOF
 		}
-		given += len(p)
-		if stalled.Stop() { // still closed: begin to wait anew
-			beforeGate = given
-			stalled.Reset(500 * time.Millisecond)
-		}
+		given.Add(int64(len(p)))
 		return len(p), nil
 	})
+	go func() { // open the gate when nothing moves any more
+		for last := int64(-1); given.Load() != last; time.Sleep(100 * time.Millisecond) {
+			last = given.Load()
+		}
+		before.Store(given.Load())
+		gate.Open()
+	}()
 	req, _ := http.NewRequest("POST", srv.URL, body)
 	res, err := srv.Client().Do(req)
 	require.NoError(t, err)
 	defer res.Body.Close()
 	b, _ := io.ReadAll(res.Body)
-	assert.Equal(t, fmt.Sprint(given), string(b))
-	assert.Less(t, beforeGate, size/2, "the origin read nothing until then")
+	assert.Equal(t, fmt.Sprint(given.Load()), string(b))
+	assert.Less(t, before.Load(), int64(size), "the origin read nothing until then")
 }
