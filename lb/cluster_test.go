@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tally is what clients saw.
-type clients struct {
+// crowd is what clients saw.
+type crowd struct {
 	mu       sync.Mutex
 	total    int
 	failed   int
@@ -30,8 +30,8 @@ type clients struct {
 
 // drive sends rate requests a second for d, evenly, each from a client of its
 // own, and waits for all of them. patience is how long a client waits.
-func drive(b *Balancer, rate int, d, patience time.Duration, method func(i int) string) *clients {
-	c := &clients{reasons: map[string]int{}}
+func drive(b *Balancer, rate int, d, patience time.Duration, method func(i int) string) *crowd {
+	c := &crowd{reasons: map[string]int{}}
 	var wg sync.WaitGroup
 	began := time.Now()
 	gap := time.Second / time.Duration(rate)
@@ -43,7 +43,7 @@ func drive(b *Balancer, rate int, d, patience time.Duration, method func(i int) 
 	return c
 }
 
-func (c *clients) request(b *Balancer, began time.Time, i int, method string, patience time.Duration) {
+func (c *crowd) request(b *Balancer, began time.Time, i int, method string, patience time.Duration) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	timer := time.AfterFunc(patience, cancel)
