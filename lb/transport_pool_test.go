@@ -159,6 +159,8 @@ func TestHTTP2StreamsAreShared(t *testing.T) {
 	origin.Start()
 	t.Cleanup(origin.Close)
 	tr := transportTo(t, origin.Listener.Addr().String(), TransportOptions{Scheme: "http", Protocol: ProtocolHTTP2})
+	go func() { gate <- struct{}{} }() // the first one learns the limit
+	require.NoError(t, send(tr, newRequest(t, "GET", ""), false).err)
 	var wg sync.WaitGroup
 	for range 40 {
 		wg.Go(func() { assert.NoError(t, send(tr, newRequest(t, "GET", ""), false).err) })
