@@ -200,7 +200,7 @@ func TestAmbiguousLength(t *testing.T) {
 		"Transfer-Encoding: chunked, identity\r\n", "Transfer-Encoding : chunked\r\n", "Transfer-Encoding: xchunked\r\n",
 		"Content-Length: +1\r\n", "Content-Length: 1, 1x\r\n",
 	} {
-		front, seen = nil, nil
+		front, seen = []string{}, []string{}
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())
 		require.NoError(t, err)
 		io.WriteString(c, "POST /front HTTP/1.1\r\nHost: a.test\r\n"+fields+"\r\n"+smuggled)
@@ -208,7 +208,9 @@ func TestAmbiguousLength(t *testing.T) {
 		io.Copy(io.Discard, c)
 		c.Close()
 		mu.Lock()
-		assert.Equal(t, front, seen, fields)
+		if assert.LessOrEqual(t, len(seen), len(front), fields) { // the client has left by the second
+			assert.Equal(t, front[:len(seen)], seen, fields)
+		}
 		mu.Unlock()
 	}
 }
