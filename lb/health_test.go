@@ -227,6 +227,15 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	assert.Equal(t, `level=WARN msg="origin's circuit open" pool=main origin=0 reason="a probe failed" for=10s`, w.logs.take()[1])
 }
 
+// The circuit may close between looking at it and asking for a probe.
+func TestProbeOfACircuitThatJustClosedIsAnOrdinaryRequest(t *testing.T) {
+	w := newWard(t, healthConfig{breaker: Breaker{Failures: 3}}, 1)
+	ordinary, _ := w.conds[0].begin(w.time)
+	token, s := w.beginProbe(w.conds[0], w.time)
+	assert.Equal(t, up, s)
+	assert.Equal(t, ordinary, token)
+}
+
 func TestBreakerIsTheSecondStepWhereNothingMayBeEjected(t *testing.T) {
 	w := newWard(t, healthConfig{breaker: Breaker{Failures: 10}}, 2)
 	w.failTimes(0, 50)

@@ -69,8 +69,8 @@ func overHTTP2(t testing.TB, h http.Handler) (*httptest.Server, *http.Client) {
 	return front, front.Client()
 }
 
-// clients runs a test over HTTP/1.1 and over HTTP/2 on both sides.
-func clients(t *testing.T, h http.Handler, f func(t *testing.T, url string, c *http.Client)) {
+// overBoth runs a test over HTTP/1.1 and over HTTP/2 on both sides.
+func overBoth(t *testing.T, h http.Handler, f func(t *testing.T, url string, c *http.Client)) {
 	t.Run("HTTP/1.1", func(t *testing.T) {
 		srv := toOrigin(t, h)
 		f(t, srv.URL, srv.Client())
@@ -98,7 +98,7 @@ func TestProxyStreams(t *testing.T) {
 			}
 		})
 		t.Run(strings.Join(header, ":"), func(t *testing.T) {
-			clients(t, h, func(t *testing.T, url string, c *http.Client) {
+			overBoth(t, h, func(t *testing.T, url string, c *http.Client) {
 				res, err := c.Get(url)
 				require.NoError(t, err)
 				defer res.Body.Close()
@@ -125,7 +125,7 @@ func TestProxyBigBodies(t *testing.T) {
 			w.Write(b)
 		}
 	})
-	clients(t, h, func(t *testing.T, url string, c *http.Client) {
+	overBoth(t, h, func(t *testing.T, url string, c *http.Client) {
 		for _, body := range []io.Reader{bytes.NewReader(data), io.MultiReader(bytes.NewReader(data))} {
 			res, err := c.Post(url, "", body)
 			require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestProxyTrailers(t *testing.T) {
 		w.Header().Set(http.TrailerPrefix+"X-Late", "b")
 		w.Header().Set(http.TrailerPrefix+"X-Echo", r.Trailer.Get("X-Sent"))
 	})
-	clients(t, h, func(t *testing.T, url string, c *http.Client) {
+	overBoth(t, h, func(t *testing.T, url string, c *http.Client) {
 		req, _ := http.NewRequest("POST", url, io.MultiReader(strings.NewReader("upload")))
 		req.Trailer = http.Header{"X-Sent": {"c"}}
 		res, err := c.Do(req)
@@ -169,7 +169,7 @@ func TestProxyEarlyHints(t *testing.T) {
 		<-gate
 		w.Header().Set("X-Final", "1")
 	})
-	clients(t, h, func(t *testing.T, url string, c *http.Client) {
+	overBoth(t, h, func(t *testing.T, url string, c *http.Client) {
 		trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
 			assert.Equal(t, http.StatusEarlyHints, code)
 			assert.Equal(t, "</a.css>; rel=preload", h.Get("Link"))
@@ -327,7 +327,7 @@ func TestProxyCutBodyAborts(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	clients(t, cut, func(t *testing.T, url string, c *http.Client) {
+	overBoth(t, cut, func(t *testing.T, url string, c *http.Client) {
 		for _, path := range []string{"/length", "/chunked"} {
 			res, err := c.Get(url + path)
 			require.NoError(t, err)
@@ -367,7 +367,7 @@ func TestProxyClientLeaves(t *testing.T) {
 			http.NewResponseController(w).Flush()
 		}
 	})
-	clients(t, h, func(t *testing.T, url string, c *http.Client) {
+	overBoth(t, h, func(t *testing.T, url string, c *http.Client) {
 		ctx, cancel := context.WithCancel(background)
 		req, _ := http.NewRequestWithContext(ctx, "GET", url, nil)
 		res, err := c.Do(req)

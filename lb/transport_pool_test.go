@@ -136,21 +136,21 @@ func TestCloseLetsRequestsFinish(t *testing.T) {
 	require.NoError(t, tr.Close())
 }
 
-// Over HTTP/2 requests share a connection up to the origin's limit of streams;
-// beyond it there is another connection, and all are served.
+// Over HTTP/2 requests share a connection. Beyond the origin's limit of streams
+// they get another, without waiting for those that hold the first.
 func TestHTTP2StreamsAreShared(t *testing.T) {
-	var conns, peak, now atomic.Int32
+	const limit = 10
+	var conns, held atomic.Int32
 	gate := make(chan struct{})
 	origin := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n := now.Add(1); n > peak.Load() {
-			peak.Store(n)
+		if r.Method == "POST" {
+			held.Add(1)
+			<-gate
 		}
-		<-gate
-		now.Add(-1)
 	}))
 	origin.Config.Protocols = new(http.Protocols)
 	origin.Config.Protocols.SetUnencryptedHTTP2(true)
-	origin.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 10}
+	origin.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: limit}
 	origin.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			conns.Add(1)
@@ -159,23 +159,25 @@ func TestHTTP2StreamsAreShared(t *testing.T) {
 	origin.Start()
 	t.Cleanup(origin.Close)
 	tr := transportTo(t, origin.Listener.Addr().String(), TransportOptions{Scheme: "http", Protocol: ProtocolHTTP2})
+	require.NoError(t, send(tr, newRequest(t, "GET", ""), false).err, "the first one learns the limit")
 	var wg sync.WaitGroup
-	for range 40 {
-		wg.Go(func() { assert.NoError(t, send(tr, newRequest(t, "GET", ""), false).err) })
+	for range limit {
+		wg.Go(func() { assert.NoError(t, send(tr, newRequest(t, "POST", ""), false).err) })
 	}
-	require.Eventually(t, func() bool { return now.Load() == 40 }, 10*time.Second, time.Millisecond)
+	for held.Load() < limit {
+		time.Sleep(time.Millisecond)
+	}
+	assert.EqualValues(t, 1, conns.Load())
+	assert.NoError(t, send(tr, newRequest(t, "GET", ""), false).err)
+	assert.EqualValues(t, 2, conns.Load())
+	assert.Zero(t, together(t, tr, 4*limit))
 	close(gate)
 	wg.Wait()
-	assert.LessOrEqual(t, conns.Load(), int32(10))
-	assert.GreaterOrEqual(t, conns.Load(), int32(4))
-	for range 20 {
-		require.NoError(t, send(tr, newRequest(t, "GET", ""), false).err)
-	}
 	tr.pool.mu.Lock()
+	defer tr.pool.mu.Unlock()
 	for c := range tr.pool.all {
 		assert.Zero(t, c.streams)
 	}
-	tr.pool.mu.Unlock()
 }
 
 // An origin that closes connections as it likes, under load: every failure is a
