@@ -11,9 +11,9 @@ import (
 
 // Balancer sends requests to origins. It is an [http.RoundTripper], so that
 //
-//	httputil.ReverseProxy{Transport: balancer}
+//	httputil.ReverseProxy{Transport: balancer, Rewrite: (*httputil.ProxyRequest).SetXForwarded}
 //
-// is all it takes. Its methods may be called from any goroutine.
+// is all it takes; [NewProxy] does more. Its methods may be called from any goroutine.
 type Balancer struct {
 	clock func() time.Duration
 	view  atomic.Pointer[view]

@@ -125,6 +125,58 @@ func TestChecksAreSpread(t *testing.T) {
 	})
 }
 
+func TestCheckSlowerThanItsIntervalIsFollowedByAPause(t *testing.T) {
+	cfg := checkHome
+	cfg.check.Interval, cfg.check.Timeout = time.Second, 10*time.Second
+	bubble(t, cfg, 1, func(t *testing.T, c *clinic) {
+		var ended time.Time
+		var pauses []time.Duration
+		c.patients[0].set(func(*http.Request) (*http.Response, error) {
+			if !ended.IsZero() {
+				pauses = append(pauses, time.Since(ended))
+			}
+			time.Sleep(5 * time.Second)
+			ended = time.Now()
+			return answerWith(200, ""), nil
+		})
+		c.refresh()
+		c.after(time.Minute)
+		c.stop()
+		assert.Len(t, pauses, 11)
+		assert.GreaterOrEqual(t, slices.Min(pauses), 90*time.Millisecond)
+		assert.LessOrEqual(t, slices.Max(pauses), 110*time.Millisecond)
+	})
+}
+
+// Coming back asks for a check at once; the one under way must end first.
+func TestComingBackDuringACheckBeginsTheNextRightAfterIt(t *testing.T) {
+	cfg := warmChecked
+	cfg.check.Interval, cfg.check.FastInterval = time.Minute, time.Minute
+	cfg.check.Timeout = 50 * time.Second
+	bubble(t, cfg, 1, func(t *testing.T, c *clinic) {
+		c.patients[0].set(func(*http.Request) (*http.Response, error) {
+			time.Sleep(40 * time.Second)
+			return answerWith(200, ""), nil
+		})
+		c.refresh()
+		began := time.Now()
+		for len(c.patients[0].take()) == 0 {
+			c.after(100 * time.Millisecond)
+		}
+		require.Less(t, time.Since(began), time.Minute+time.Second)
+		for range 3 {
+			for _, c.beds[0].inRotation = range []bool{false, true} {
+				c.refresh()
+			}
+			c.after(time.Second)
+		}
+		assert.Empty(t, c.patients[0].take(), "it is still under way")
+		c.patients[0].set(nil)
+		c.after(38 * time.Second)
+		assert.Contains(t, c.patients[0].take(), "GET a.test/healthz")
+	})
+}
+
 func TestRemovedOriginsCheckIsCancelledAndIgnored(t *testing.T) {
 	bubble(t, checkHome, 2, func(t *testing.T, c *clinic) {
 		var ended error

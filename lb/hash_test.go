@@ -90,7 +90,7 @@ func TestNodesAgreeOnEveryKey(t *testing.T) {
 
 // Losing one of ten moves a tenth of the keys, and none of the others.
 func TestLosingOneMovesItsKeysOnly(t *testing.T) {
-	const keys = 50_000
+	const keys = 4000
 	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 	for lost := range ids {
 		rest := slices.Delete(slices.Clone(ids), lost, lost+1)
@@ -106,7 +106,7 @@ func TestLosingOneMovesItsKeysOnly(t *testing.T) {
 				require.Equal(t, was[0], is[0])
 			}
 		}
-		assert.InDelta(t, keys/10, moved, 5*70)
+		assert.InDelta(t, keys/10, moved, 5*19)
 	}
 }
 

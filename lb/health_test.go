@@ -175,6 +175,19 @@ func TestRetryAfterSetsAsideForABoundedTime(t *testing.T) {
 	assert.Equal(t, []State{up, up, up}, w.states(), "being busy is no failing: the first ejection is the shortest")
 }
 
+// The time for which an origin asked to be left alone makes no failures good.
+func TestTimeSetAsideIsNoTimeWell(t *testing.T) {
+	w := newWard(t, healthConfig{ejection: Ejection{MaxRetryAfter: time.Hour}}, 3)
+	w.failTimes(0, 5)
+	w.time += 30 * time.Second
+	token, _ := w.conds[0].begin(w.time)
+	w.conds[0].report(token, outcome{failed, time.Hour}, w.time)
+	w.time += time.Hour
+	w.logs.take()
+	w.failTimes(0, 5)
+	assert.Equal(t, []string{`level=WARN msg="origin ejected" pool=main origin=0 reason="5 requests in a row failed" for=1m0s`}, w.logs.take())
+}
+
 func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	w := newWard(t, healthConfig{ejection: Ejection{Off: true}, breaker: Breaker{Failures: 3}}, 1)
 	closedEra, _ := w.conds[0].begin(w.time)
@@ -214,6 +227,15 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	assert.Equal(t, `level=WARN msg="origin's circuit open" pool=main origin=0 reason="a probe failed" for=10s`, w.logs.take()[1])
 }
 
+// The circuit may close between looking at it and asking for a probe.
+func TestProbeOfACircuitThatJustClosedIsAnOrdinaryRequest(t *testing.T) {
+	w := newWard(t, healthConfig{breaker: Breaker{Failures: 3}}, 1)
+	ordinary, _ := w.conds[0].begin(w.time)
+	token, s := w.beginProbe(w.conds[0], w.time)
+	assert.Equal(t, up, s)
+	assert.Equal(t, ordinary, token)
+}
+
 func TestBreakerIsTheSecondStepWhereNothingMayBeEjected(t *testing.T) {
 	w := newWard(t, healthConfig{breaker: Breaker{Failures: 10}}, 2)
 	w.failTimes(0, 50)
@@ -221,6 +243,43 @@ func TestBreakerIsTheSecondStepWhereNothingMayBeEjected(t *testing.T) {
 	assert.Equal(t, []State{ejected, up}, w.states())
 	w.failTimes(1, 1)
 	assert.Equal(t, []State{ejected, open}, w.states())
+}
+
+// An origin that is only being probed can't take another one's load.
+func TestNothingIsEjectedInFavourOfAHalfOpenCircuit(t *testing.T) {
+	w := newWard(t, healthConfig{ejection: Ejection{Failures: -1, Requests: 4}, breaker: Breaker{Failures: 3}}, 2)
+	w.failTimes(1, 3)
+	w.time += 10 * time.Second
+	w.ask(1, succeeded)
+	assert.Equal(t, []State{up, up}, w.states())
+	w.ask(0, failed)
+	w.ask(0, succeeded)
+	w.failTimes(0, 2)
+	assert.Equal(t, []State{up, up}, w.states())
+	w.ask(1, succeeded)
+	w.time += 100 * time.Millisecond
+	w.failTimes(0, 1)
+	assert.Equal(t, []State{ejected, up}, w.states(), "its circuit is closed now")
+}
+
+func TestSwitchedOffEjectionLeavesTheBreaker(t *testing.T) {
+	w := newWard(t, healthConfig{ejection: Ejection{Off: true, MaxRetryAfter: time.Minute}, breaker: Breaker{Failures: 9}}, 2)
+	token, _ := w.conds[0].begin(w.time)
+	w.conds[0].report(token, w.outcome(503, time.Minute, nil, false), w.time)
+	w.failTimes(0, 7)
+	assert.Equal(t, []State{up, up}, w.states())
+	w.failTimes(0, 1)
+	assert.Equal(t, []State{open, up}, w.states())
+	w.cfg.breaker.Failures = 10
+	w.refresh()
+	assert.Equal(t, []State{up, up}, w.states(), "new settings begin anew")
+	w.failTimes(0, 9)
+	assert.Equal(t, []State{up, up}, w.states())
+	w.failTimes(0, 1)
+	assert.Equal(t, []State{open, up}, w.states())
+	w.cfg.breaker = Breaker{}
+	w.refresh()
+	assert.Equal(t, []State{up, up}, w.states())
 }
 
 func TestSlowStartFollowsAnEjectionAndAnAddition(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
-	"time"
 )
 
 // proxy is the handler that NewProxy returns.
@@ -90,7 +89,7 @@ func (f *forwarding) begin(w http.ResponseWriter, r *http.Request) {
 // connection for long.
 func (f *forwarding) end() {
 	if f.body != nil && !f.body.done() && f.in.ProtoMajor == 1 {
-		http.NewResponseController(f.writer.ResponseWriter).SetReadDeadline(time.Now().Add(lingerTime))
+		f.body.linger(http.NewResponseController(f.writer.ResponseWriter))
 	}
 	f.in, f.body = nil, nil
 	f.writer.end()
@@ -110,8 +109,9 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 	out.URL.Host = f.in.Host
 	f.p.forwarded(f.in, out.Header)
 	f.p.via(f.in, out.Header)
+	out.Trailer = f.in.Trailer // the server fills it when the body has ended
 	if out.Body != nil {
-		f.body = &uploaded{ReadCloser: out.Body}
+		f.body = newUploaded(out.Body)
 		out.Body = f.body
 	}
 	res, err := f.p.o.Transport.RoundTrip(out)

@@ -20,7 +20,7 @@ func (f *forwarding) fail(_ http.ResponseWriter, out *http.Request, err error) {
 	if f.in.ProtoMajor == 1 && f.in.ContentLength != 0 && (f.body == nil || !f.body.done()) {
 		h["Connection"] = []string{"close"} // as in head
 		if f.body == nil {
-			f.body = &uploaded{}
+			f.body = newUploaded(http.NoBody) // for end
 		}
 	}
 	f.p.o.ErrorHandler(&f.writer, f.in, err)

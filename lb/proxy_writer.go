@@ -1,22 +1,15 @@
 package lb
 
 import (
-	"io"
 	"maps"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-const (
-	// flushDelay is how long a head, or the end of a full buffer, waits for more
-	// of the body to go out with it.
-	flushDelay = time.Millisecond
-	// lingerTime is how long a client may go on sending a body that nobody wants.
-	// Closing at once could keep it from reading the response.
-	lingerTime = time.Second
-)
+// flushDelay is how long a head, or the end of a full buffer, waits for more of
+// the body to go out with it.
+const flushDelay = time.Millisecond
 
 // writer passes a response on and flushes it: at once what comes in pieces, and
 // not at all what is complete.
@@ -145,19 +138,3 @@ func (w *writer) flushDue() {
 		http.NewResponseController(w.ResponseWriter).Flush()
 	}
 }
-
-// uploaded is a request's body that knows whether its end has come.
-type uploaded struct {
-	io.ReadCloser
-	eof atomic.Bool
-}
-
-func (u *uploaded) Read(p []byte) (int, error) {
-	n, err := u.ReadCloser.Read(p)
-	if err == io.EOF {
-		u.eof.Store(true)
-	}
-	return n, err
-}
-
-func (u *uploaded) done() bool { return u.eof.Load() }

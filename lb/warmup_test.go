@@ -210,6 +210,34 @@ func TestWarmUpIsCancelledByMaintenanceAndBegunAgain(t *testing.T) {
 	})
 }
 
+// What an older warm-up found says nothing of the origin that has recovered since.
+func TestLateWarmUpResultIsIgnored(t *testing.T) {
+	cfg := warmChecked
+	cfg.check.Fall = 1
+	w := newWard(t, cfg, 1)
+	c := w.conds[0]
+	w.checked(c, "", w.time)
+	old, _, ok := w.beginWarmUp(c, w.time)
+	require.True(t, ok)
+	_, _, ok = w.beginWarmUp(c, w.time)
+	assert.False(t, ok, "one at a time")
+	w.checked(c, "refused", w.time)
+	_, _, ok = w.beginWarmUp(c, w.time)
+	assert.False(t, ok, "not while it is unhealthy")
+	w.checked(c, "", w.time)
+	w.checked(c, "", w.time)
+	w.logs.take()
+	fresh, _, ok := w.beginWarmUp(c, w.time)
+	require.True(t, ok)
+	assert.Zero(t, w.endWarmUp(c, old, nil, false, w.time))
+	assert.Zero(t, w.endWarmUp(c, old, errors.New("x"), false, w.time))
+	assert.Zero(t, w.endWarmUp(c, old, nil, true, w.time))
+	assert.Equal(t, []State{cold}, w.states())
+	assert.Empty(t, w.logs.take())
+	assert.Zero(t, w.endWarmUp(c, fresh, nil, false, w.time))
+	assert.Equal(t, []State{up}, w.states())
+}
+
 func TestWarmUpUsesTheOriginsOwnHost(t *testing.T) {
 	bubble(t, warmOnly, 2, func(t *testing.T, c *clinic) {
 		c.beds[0].host = "origin.internal"
