@@ -145,8 +145,8 @@ func TestRollingRestart(t *testing.T) {
 				t.Logf("%d requests, %d attempts, slowest %v", c.total, c.attempts, c.slowest)
 				assert.Less(t, c.attempts-c.total, c.total/100)
 				for _, h := range hosts {
-					for id, k := range h.seen {
-						if id != "" && method != nil {
+					for id, k := range h.ids() {
+						if id != "" {
 							require.LessOrEqual(t, k, 2)
 						}
 					}

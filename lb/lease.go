@@ -53,6 +53,7 @@ func (l *lease) send() {
 	out.URL = &url
 	body, err := c.bodies.next()
 	if err != nil {
+		l.headAt = c.b.clock()
 		l.err = &TransportError{Failure: FailureRequest, Origin: l.server.link.target.authority(), Err: err}
 		l.failed = true
 		return
