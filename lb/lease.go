@@ -62,11 +62,6 @@ func (l *lease) send() {
 	if l.server.host != "" {
 		out.Host = l.server.host
 	}
-	if out.Header == nil || out.Header["Host"] != nil {
-		// Host is a field of the request's own: exactly one is sent.
-		out.Header = out.Header.Clone()
-		out.Header.Del("Host")
-	}
 	l.res, l.err = l.server.link.visitors.roundTrip(out, l.fresh, &l.info)
 	l.headAt = c.b.clock()
 	if l.err != nil {
