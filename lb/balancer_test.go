@@ -434,7 +434,7 @@ func TestHostHeader(t *testing.T) {
 }
 
 func TestRedirectsArePassedOn(t *testing.T) {
-	s := newSite(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", 302) })
+	s := newSite(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) })
 	b := newBalancer(t, Options{Pools: []Pool{plainPool("p", s.address())}})
 	assert.Equal(t, 302, ask(t, b, "GET", "http://shop.test/", "").status)
 	assert.Equal(t, 1, s.count("GET"))

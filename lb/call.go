@@ -22,11 +22,14 @@ type call struct {
 	first    *group // whose rules count
 	last     *lease
 	attempts int     // as an origin may have seen them
-	tried    []*load // as many as there were leases
+	tried    []place // as many as there were leases
 	full     bool    // an eligible origin had no room
 
-	triedBuf [DefaultRetryAttempts + 1]*load // of tried
+	triedBuf [DefaultRetryAttempts + 1]place // of tried
 }
+
+// place is an origin, whatever updates have done to it meanwhile.
+type place struct{ pool, key string }
 
 // repeatable are the methods whose requests may be sent again (RFC 9110 §9.2.2),
 // CONNECT and those unknown excepted.
@@ -143,7 +146,7 @@ func (c *call) lease() *lease {
 		if !ok {
 			return nil
 		}
-		if slices.Contains(c.tried, s.entry.load) {
+		if slices.Contains(c.tried, place{c.plan.cur.Name, s.key}) {
 			continue // after a new plan
 		}
 		now := c.b.clock()
@@ -165,7 +168,7 @@ func (c *call) lease() *lease {
 				continue
 			}
 		}
-		c.tried = append(c.tried, s.entry.load)
+		c.tried = append(c.tried, place{l.group.Name, s.key})
 		c.attempts++
 		c.last = l
 		c.trail.attempt(l, &c.plan)

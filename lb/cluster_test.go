@@ -145,8 +145,8 @@ func TestRollingRestart(t *testing.T) {
 				t.Logf("%d requests, %d attempts, slowest %v", c.total, c.attempts, c.slowest)
 				assert.Less(t, c.attempts-c.total, c.total/100)
 				for _, h := range hosts {
-					for id, k := range h.seen {
-						if id != "" && method != nil {
+					for id, k := range h.ids() {
+						if id != "" {
 							require.LessOrEqual(t, k, 2)
 						}
 					}
@@ -393,5 +393,40 @@ func TestKeptConnectionsThatAreClosed(t *testing.T) {
 		state, _ := b.view.Load().all[0].servers[0].state(b.clock())
 		assert.Equal(t, StateHealthy, state)
 		_ = x
+	})
+}
+
+// A client whose own body breaks off isn't the origin's failure either.
+func TestBrokenUploadsBlameNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.add("10.0.0.1:80", saying(200, ""))
+		n.add("10.0.0.2:80", saying(200, ""))
+		p := n.pool("p", "10.0.0.1:80", "10.0.0.2:80")
+		p.Policy = Failover
+		b := newBalancer(t, Options{Pools: []Pool{p}})
+		for range 20 {
+			a := ask(t, b, "PUT", "http://shop.test/", "x", func(r *http.Request) {
+				r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("some"), errReader{})), -1
+			})
+			assert.Equal(t, []string{"pa: request failed; none: the request itself failed"}, a.trail.attempts())
+		}
+		assert.Equal(t, StateHealthy, b.Status()[0].Origins[0].State)
+	})
+}
+
+// The place is given back at the body's end, even if nobody closes it.
+func TestPlaceIsGivenBackAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.add("10.0.0.1:80", saying(200, "hello"))
+		b := newBalancer(t, Options{Pools: []Pool{n.pool("p", "10.0.0.1:80")}})
+		res, err := b.RoundTrip(mustRequest("GET", "http://shop.test/"))
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.Status()[0].Origins[0].InFlight)
+		io.ReadAll(res.Body)
+		assert.Zero(t, b.Status()[0].Origins[0].InFlight)
+		res.Body.Close()
+		assert.Zero(t, b.Status()[0].Origins[0].InFlight)
 	})
 }

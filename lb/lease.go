@@ -53,6 +53,7 @@ func (l *lease) send() {
 	out.URL = &url
 	body, err := c.bodies.next()
 	if err != nil {
+		l.headAt = c.b.clock()
 		l.err = &TransportError{Failure: FailureRequest, Origin: l.server.link.target.authority(), Err: err}
 		l.failed = true
 		return
@@ -60,11 +61,6 @@ func (l *lease) send() {
 	out.Body = body
 	if l.server.host != "" {
 		out.Host = l.server.host
-	}
-	if out.Header == nil || out.Header["Host"] != nil {
-		// Host is a field of the request's own: exactly one is sent.
-		out.Header = out.Header.Clone()
-		out.Header.Del("Host")
 	}
 	l.res, l.err = l.server.link.visitors.roundTrip(out, l.fresh, &l.info)
 	l.headAt = c.b.clock()

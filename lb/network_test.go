@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -100,6 +101,19 @@ func (x *host) count() int {
 	x.n.mu.Lock()
 	defer x.n.mu.Unlock()
 	return x.total
+}
+
+// ids returns how often each X-Request came.
+func (x *host) ids() map[string]int {
+	x.n.mu.Lock()
+	defer x.n.mu.Unlock()
+	return maps.Clone(x.seen)
+}
+
+func (x *host) running() bool {
+	x.n.mu.Lock()
+	defer x.n.mu.Unlock()
+	return x.up != nil
 }
 
 func (x *host) dialling(f func(context.Context) (net.Conn, error)) {

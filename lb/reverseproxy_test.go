@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -69,11 +70,12 @@ func TestAsTransportOfAProxy(t *testing.T) {
 			c, err := net.Dial("tcp", front.Listener.Addr().String())
 			require.NoError(t, err)
 			defer c.Close()
-			io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello\n")
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			br := bufio.NewReader(c)
 			res, err := http.ReadResponse(br, nil)
 			require.NoError(t, err)
 			require.Equal(t, 101, res.StatusCode)
+			io.WriteString(c, "hello\n")
 			line, err := br.ReadString('\n')
 			require.NoError(t, err)
 			assert.Equal(t, "echo hello\n", line)
@@ -124,28 +126,25 @@ func (m *moving) LookupNetIP(context.Context, string, string) ([]netip.Addr, err
 // An origin restarts on another address under the same name: the next requests go
 // there.
 func TestOriginMoves(t *testing.T) {
-	first := newSite(t, saying(200, "first"))
-	_, port, _ := net.SplitHostPort(first.address())
-	second, err := net.Listen("tcp", "127.0.0.2:"+port)
-	if err != nil {
-		t.Skip("this needs a second loopback address: ", err)
-	}
-	srv := &http.Server{Handler: saying(200, "second")}
-	go srv.Serve(second)
-	defer srv.Close()
-	m := &moving{}
-	one, two := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
-	m.to.Store(&one)
-	p := plainPool("p", "app.internal:"+port)
-	p.Transport.Resolver = m
-	b := newBalancer(t, Options{Pools: []Pool{p}})
-	assert.Equal(t, "first", ask(t, b, "GET", "http://shop.test/", "").body)
-	m.to.Store(&two)
-	first.CloseClientConnections()
-	first.Listener.Close()
-	a := ask(t, b, "GET", "http://shop.test/", "")
-	require.NoError(t, a.err)
-	assert.Equal(t, "second", a.body)
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		first := n.add("10.0.0.1:80", saying(200, "first"))
+		n.add("10.0.0.2:80", saying(200, "second"))
+		m := &moving{}
+		one, two := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		m.to.Store(&one)
+		p := n.pool("p", "app.internal:80")
+		p.Transport.Resolver = m
+		b := newBalancer(t, Options{Pools: []Pool{p}})
+		assert.Equal(t, "first", ask(t, b, "GET", "http://shop.test/", "").body)
+		m.to.Store(&two)
+		first.kill()
+		synctest.Wait()
+		a := ask(t, b, "GET", "http://shop.test/", "")
+		require.NoError(t, a.err)
+		assert.Equal(t, "second", a.body)
+		assert.Equal(t, "10.0.0.2:80", a.trail.Attempts[0].Remote)
+	})
 }
 
 // Two-choice counts under real concurrency return to zero, and the trail is

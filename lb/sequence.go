@@ -180,8 +180,8 @@ func (s *sequence) below(n int) int {
 // least chooses the one with the fewest in flight for its weight; of several, one
 // in proportion to weight, so that idle origins share as they should.
 func (s *sequence) least(out *indices) int {
-	var ties indices
-	tied, best, bestWeight := 0, 1<<30, 1
+	var ties indices // those from since on are as good as the best
+	since, tied, best, bestWeight := 0, 0, 1<<30, 1
 	for i := range s.set.entries {
 		e := &s.set.entries[i]
 		n, w := int(e.load.inFlight.Load()), int(e.weight)
@@ -190,22 +190,22 @@ func (s *sequence) least(out *indices) int {
 			continue
 		}
 		if d < 0 {
-			tied, best, bestWeight = 0, n, w
-			clear(ties[:i>>6+1])
+			since, tied, best, bestWeight = i, 0, n, w
 		}
 		tied += w
 		ties.add(i)
 	}
 	n := s.below(tied)
-	for k, word := range ties {
+	for i := since; ; {
+		word := ties[i>>6] >> (i & 63)
 		for ; word != 0; word &= word - 1 {
-			i := k<<6 | bits.TrailingZeros64(word)
+			i := i + bits.TrailingZeros64(word)
 			if n -= int(s.set.entries[i].weight); n < 0 {
 				return i
 			}
 		}
+		i = (i | 63) + 1 // tied is what the loop takes away, so there is one
 	}
-	panic("lb: none is least") // tied is what the loop takes away
 }
 
 // ofTwo draws two and chooses the better; the first one if they are as good.

@@ -64,6 +64,11 @@ type conn struct {
 	used    bool // it had a request before
 	retired bool // no new requests
 	gone    bool // not in the pool any more
+
+	// tunnel is set before the release when the connection belongs to the owner of
+	// a 101 response's body. net/http lets go of it in a goroutine of its own, and a
+	// Close before that would cut the tunnel.
+	tunnel atomic.Bool
 }
 
 // http2 reports whether the connection takes many requests at once.

@@ -69,6 +69,7 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 	}
 	switch {
 	case isUpgrade(res):
+		c.tunnel.Store(true)
 		x.finish(true) // the tunnel's owner closes the connection
 	case res.Body == nil || res.Body == http.NoBody:
 		x.finish(false)

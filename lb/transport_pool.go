@@ -301,7 +301,9 @@ func (p *pool) died(c *conn) {
 // shut closes connections. That calls back, so no lock may be held.
 func shut(conns []*conn) {
 	for _, c := range conns {
-		c.cc.Close()
+		if !c.tunnel.Load() {
+			c.cc.Close()
+		}
 		if c.timer != nil {
 			c.timer.Stop()
 		}
