@@ -105,3 +105,23 @@ func BenchmarkHandOffBookkeeping(b *testing.B) {
 	}
 	p.Release()
 }
+
+// A request of a tenant below the knee, of one that is shed, and of an unknown
+// host that is shed.
+func BenchmarkOverload(b *testing.B) {
+	o := newGuard(b, OverloadOptions{Knee: 20, TenantFloor: 2})
+	for _, c := range []struct {
+		name string
+		fill int
+		a    Arrival
+	}{{"enter and leave", 0, tenantOf("a")}, {"shed tenant", 20, tenantOf("a")}, {"shed unknown", 0, Arrival{}}} {
+		fill(b, o, tenantOf("a"), c.fill)
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				token, _ := o.Enter(c.a)
+				token.Leave()
+			}
+		})
+	}
+}

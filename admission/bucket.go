@@ -51,6 +51,7 @@ type Bucket struct {
 	set      *Buckets
 	interval int64
 	full     int64
+	most     int64 // cost that ever fits
 	// filled is the instant at which the bucket will be full again (the theoretical
 	// arrival time of GCRA). Not later than now means that it is full.
 	filled int64
@@ -66,7 +67,7 @@ func (s *Buckets) Bucket(r Rate, parent *Bucket) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{parent: parent, set: s, interval: interval, full: full}
+	b := &Bucket{parent: parent, set: s, interval: interval, full: full, most: full / interval}
 	if parent == nil {
 		return b, nil
 	}
@@ -113,6 +114,8 @@ func (s *Buckets) now() int64 {
 func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Duration) {
 	var all [16]*Bucket
 	n := 0
+	units := int64(min(max(cost, 1), 1<<20))
+	var wait int64
 	for _, b := range buckets {
 	chain:
 		for ; b != nil; b = b.parent {
@@ -126,12 +129,8 @@ func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Dura
 			}
 			all[n] = b
 			n++
+			wait = max(wait, b.wait(now, units))
 		}
-	}
-	units := int64(min(max(cost, 1), 1<<20))
-	var wait int64
-	for _, b := range all[:n] {
-		wait = max(wait, b.wait(now, units))
 	}
 	if wait > 0 {
 		return false, time.Duration(wait)
@@ -144,7 +143,7 @@ func (s *Buckets) take(now int64, cost int, buckets ...*Bucket) (bool, time.Dura
 
 // wait is how long it takes until the bucket has units.
 func (b *Bucket) wait(now, units int64) int64 {
-	if units > b.full/b.interval {
+	if units > b.most {
 		return max(b.full, 1)
 	}
 	return max(0, max(b.filled, now)+units*b.interval-b.full-now)

@@ -4,14 +4,18 @@ package admission
 // lock, so all ceilings are checked against the same instant, and a request
 // takes its share of each or of none.
 type ceilings struct {
-	limit   int64
+	hard    int64 // never exceeded
+	limit   int64 // not above hard; may change
 	used    int64
 	reserve [classes]int64 // by rank
 	classes [classes]int64 // in use, by rank
 	routes  []routeCount   // by RouteID; the first is for requests of no route
 }
 
-type routeCount struct{ limit, used int64 }
+type routeCount struct {
+	limit, used int64
+	fee         int64 // of a request that doesn't say what it costs
+}
 
 // withheld is what a rank has to leave to more important ones: what is reserved
 // for them and not in use.
@@ -24,7 +28,14 @@ func (c *ceilings) withheld(rank int) int64 {
 }
 
 func (c *ceilings) fitsAll(rank int, cost int64) bool {
-	return c.used+cost+c.withheld(rank) <= c.limit
+	need := c.used + cost + c.withheld(rank)
+	return need <= c.limit || need <= c.hard && c.excepted(rank, cost)
+}
+
+// excepted is about a ceiling that came down: what no longer fits it runs alone,
+// and reserves hold although those who were admitted before may have to end first.
+func (c *ceilings) excepted(rank int, cost int64) bool {
+	return c.used == 0 || c.classes[rank]+cost <= c.reserve[rank]
 }
 
 func (c *ceilings) fitsRoute(route int, cost int64) bool {
@@ -34,7 +45,7 @@ func (c *ceilings) fitsRoute(route int, cost int64) bool {
 
 // most is the highest cost that can ever fit.
 func (c *ceilings) most(rank, route int) int64 {
-	n := c.limit
+	n := c.hard
 	for j := range rank {
 		n -= c.reserve[j]
 	}

@@ -15,12 +15,21 @@ const (
 	QueueTimeout                  // it waited as long as it may
 	QueueOverdue                  // the queue stands, and newer requests were served first
 	ClientGone                    // its context ended first
+
+	// Those of an Overload.
+	UnknownHost   // overload, and nobody configured its host
+	ShareExceeded // overload, and its tenant has its share in flight
+	PartlyShed    // overload is ending, and it isn't of the part that is let in
+	TenantsShed   // overload is such that all tenants' requests are shed
+	OperatorShed  // even the operator's requests are too many
+	ProbesFull    // overload, and as many probes are in flight as are reserved for
 	lastReason
 )
 
 var reasonNames = [lastReason]string{
 	"admitted", "limit-full", "route-full", "queue-full", "tenant-queue-full",
 	"queue-timeout", "queue-overdue", "client-gone",
+	"unknown-host", "share-exceeded", "partly-shed", "tenants-shed", "operator-shed", "probes-full",
 }
 
 // String returns the reason in lower case with hyphens, as in "queue-full".

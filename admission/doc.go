@@ -13,6 +13,17 @@
 // background ones. A reserve is kept by withholding: who isn't entitled finds that
 // much less room. The ceiling is never exceeded for the sake of a reserve.
 //
+// The ceiling can follow what the origin is able to take, below the configured
+// one: see [Adaptive].
+//
+// # Overload
+//
+// An [Overload] is asked earlier, right after the request's head, and never makes
+// anyone wait. It looks at requests in flight and at how long goroutines wait for
+// a processor. Up to a knee all pass. Above it, hosts that nobody configured and
+// tenants above their fair share are shed, further up all tenants, last the
+// operator. Health probes have a small reserve.
+//
 // # Queues
 //
 // Requests that find no room wait in a queue that is bounded in number and time.

@@ -17,6 +17,7 @@ type Limiter struct {
 	mu       sync.Mutex
 	counts   ceilings
 	permits  permits
+	adaptive *adaptive     // nil if the ceiling is fixed
 	lines    [classes]line // by rank
 	waiters  int           // in all lines, as of the last change
 	idle     int           // tenants that the lines remember without waiters
@@ -35,14 +36,18 @@ func New(o Options) (*Limiter, error) {
 	}
 	l := &Limiter{config: r, epoch: time.Now()}
 	l.pool.New = newWaiter
-	l.counts = ceilings{limit: r.limit, reserve: r.reserve}
+	l.counts = ceilings{hard: r.limit, limit: r.limit, reserve: r.reserve}
+	if r.adaptive != nil {
+		l.adaptive = &adaptive{adapting: *r.adaptive}
+		l.counts.limit = int64(r.adaptive.limit)
+	}
 	for _, route := range r.routes {
 		// A ceiling that isn't lower than the global one must never be what is in
 		// the way, or others would overtake who waits for room in all.
 		if route.limit == r.limit {
 			route.limit = math.MaxInt32
 		}
-		l.counts.routes = append(l.counts.routes, routeCount{limit: route.limit})
+		l.counts.routes = append(l.counts.routes, routeCount{limit: route.limit, fee: route.defaultFee})
 	}
 	for rank := range l.lines {
 		n := &l.lines[rank]
@@ -76,16 +81,25 @@ type place struct {
 
 func (l *Limiter) place(r *Request) place {
 	p := place{rank: r.Class.rank(), cost: int64(r.Cost)}
-	if r.Route > 0 && int(r.Route) < len(l.counts.routes) {
+	if uint(r.Route) < uint(len(l.counts.routes)) {
 		p.route = int(r.Route)
 	}
-	if p.cost <= 0 {
-		p.cost = l.config.routes[p.route].defaultFee
-	}
-	if p.cost > 1 {
-		p.cost = min(p.cost, l.counts.most(p.rank, p.route))
+	if p.cost != 1 {
+		p.cost = l.fee(p)
 	}
 	return p
+}
+
+// fee is what a request costs that doesn't say 1.
+func (l *Limiter) fee(p place) int64 {
+	cost := p.cost
+	if cost <= 0 {
+		cost = l.counts.routes[p.route].fee
+	}
+	if cost > 1 {
+		cost = min(cost, l.counts.most(p.rank, p.route))
+	}
+	return cost
 }
 
 func (l *Limiter) fits(p place) bool {
@@ -96,19 +110,24 @@ func (l *Limiter) fits(p place) bool {
 // it is before. It doesn't queue. The permit must be released.
 func (l *Limiter) TryAcquire(r Request) (Permit, Decision) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	p := l.place(&r)
-	if l.waiters == 0 && l.fits(p) {
-		return l.pass(p), Decision{}
+	fits := l.fits(p)
+	if l.waiters == 0 && fits {
+		permit := l.pass(p)
+		l.mu.Unlock()
+		return permit, Decision{}
+	}
+	if !fits {
+		d := l.refuseNow(l.full(p))
+		l.mu.Unlock()
+		return Permit{}, d
 	}
 	now := l.now()
-	if !l.fits(p) {
-		return Permit{}, l.refuse(l.full(p), nil, now)
-	}
 	w := l.enqueue(&r, p, now, l.config.routes[p.route].timeout)
 	if !w.settled {
 		l.withdraw(w, l.full(p), now)
 	}
+	l.mu.Unlock()
 	<-w.wake
 	return l.recycle(w)
 }
@@ -131,50 +150,65 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 		l.mu.Unlock()
 		return Permit{}, d
 	}
-	over := l.overflow(&r, p)
-	if over != Admitted && !l.fits(p) {
-		d := l.refuse(over, nil, now)
-		l.mu.Unlock()
-		return Permit{}, d
-	}
 	timeout := l.config.routes[p.route].timeout
 	if until, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(until)/4)
 	}
-	w := l.enqueue(&r, p, now, timeout)
-	if !w.settled && over != Admitted {
-		l.withdraw(w, over, now)
-	}
-	settled := w.settled
+	w, d := l.lineUp(&r, p, now, timeout)
+	settled := w != nil && w.settled
 	l.mu.Unlock()
-	if settled {
+	switch {
+	case w == nil:
+		return Permit{}, d
+	case settled:
 		<-w.wake
 		return l.recycle(w)
 	}
 	return l.wait(ctx, w, timeout)
 }
 
+// lineUp queues a request, or refuses it, then without a waiter.
+func (l *Limiter) lineUp(r *Request, p place, now int64, timeout time.Duration) (*waiter, Decision) {
+	over := l.overflow(r, p)
+	if over != Admitted && !l.fits(p) {
+		return nil, l.refuse(over, nil, now)
+	}
+	w := l.enqueue(r, p, now, timeout)
+	if !w.settled && over != Admitted {
+		l.withdraw(w, over, now)
+	}
+	return w, Decision{}
+}
+
 // pass admits a request that nobody waits before.
 func (l *Limiter) pass(p place) Permit {
 	if l.idle > 0 {
-		for i := range l.lines {
-			l.lines[i].calm()
-		}
-		l.idle = 0
+		l.calm()
 	}
 	return l.issue(p.rank, p.route, p.cost)
+}
+
+// calm forgets what tenants are owed.
+func (l *Limiter) calm() {
+	for i := range l.lines {
+		l.lines[i].calm()
+	}
+	l.idle = 0
 }
 
 func (l *Limiter) issue(rank, route int, cost int64) Permit {
 	l.counts.add(rank, route, cost)
 	l.admitted++
 	i, gen := l.permits.issue(rank, route, cost)
+	if l.adaptive != nil {
+		l.adaptive.issued(i, l.now(), l.counts.used)
+	}
 	return Permit{l: l, slot: i, gen: gen, cost: int32(cost)}
 }
 
 func (l *Limiter) release(p Permit) {
 	l.mu.Lock()
-	if s, ok := l.permits.retire(p.slot, p.gen); ok {
+	if s := l.permits.retire(p.slot, p.gen); s != nil {
 		l.counts.add(int(s.rank), int(s.route), -int64(s.cost))
 		if l.waiters > 0 {
 			l.handOver(l.now())

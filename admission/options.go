@@ -51,6 +51,10 @@ type Options struct {
 	// tenth of QueueTimeout.
 	StandingTimeout time.Duration
 
+	// Adaptive lets the ceiling follow what the origin can take, below Limit. Nil
+	// means that it is always Limit.
+	Adaptive *Adaptive
+
 	// Routes have ceilings of their own, below the global one; up to 1,024.
 	Routes []Route
 }
@@ -88,6 +92,7 @@ type resolved struct {
 	reserve     [classes]int64 // by rank
 	queue       int
 	tenantQueue int
+	adaptive    *adapting // nil: fixed
 	names       []string
 	routes      []waiting // by RouteID
 }
@@ -138,6 +143,9 @@ func (o Options) resolve() (resolved, error) {
 		tenantQueue: o.TenantQueue,
 		names:       []string{""},
 		routes:      []waiting{global},
+	}
+	if o.Adaptive != nil && fine {
+		r.adaptive = o.Adaptive.resolve(&c, o)
 	}
 	seen := map[string]bool{}
 	for i, route := range o.Routes {

@@ -14,6 +14,17 @@ type retryAfter struct {
 	since   int64         // of the last change
 }
 
+// sparse counts a refusal without looking at the clock, if that may be: when many
+// were refused since the last change, one in eight has to look. Not ok, and
+// nothing counted, otherwise.
+func (r *retryAfter) sparse() (advice time.Duration, ok bool) {
+	if r.refused < 8 || r.refused%8 == 7 {
+		return 0, false
+	}
+	r.refused++
+	return r.value, true
+}
+
 // refuse counts a refusal at now and returns the advice.
 func (r *retryAfter) refuse(now int64) time.Duration {
 	if r.value == 0 {

@@ -3,7 +3,7 @@ package admission
 // Stats is what a [Limiter] holds and has done. Costs are in units of cost, all
 // else in requests.
 type Stats struct {
-	Limit   int // global ceiling
+	Limit   int // global ceiling as it is now: see [Adaptive]
 	InUse   int // cost of all permits
 	Waiting int // requests in all queues
 	// By [Class].
@@ -39,7 +39,7 @@ func (l *Limiter) Stats() Stats {
 		s.Classes[c] = ClassStats{int(l.counts.classes[c.rank()]), l.lines[c.rank()].waiters}
 	}
 	for i, r := range l.counts.routes[1:] {
-		route := RouteStats{Name: l.config.names[i+1], Limit: int(min(r.limit, l.counts.limit)), InUse: int(r.used)}
+		route := RouteStats{Name: l.config.names[i+1], Limit: int(min(r.limit, l.counts.hard)), InUse: int(r.used)}
 		for rank := range l.lines {
 			route.Waiting += l.lines[rank].queues[i+1].waiters
 		}

@@ -116,3 +116,13 @@ func (l *Limiter) refuse(why Reason, w *waiter, now int64) Decision {
 	}
 	return d
 }
+
+// refuseNow counts a refusal of a request that didn't queue.
+func (l *Limiter) refuseNow(why Reason) Decision {
+	advice, ok := l.retry.sparse()
+	if !ok {
+		return l.refuse(why, nil, l.now())
+	}
+	l.refused[why]++
+	return Decision{Reason: why, RetryAfter: advice}
+}
