@@ -467,7 +467,7 @@ func TestQueuedTimeIsNotTheOrigins(t *testing.T) {
 		r := newRig(t, opts, o)
 		held := holdOne(t, r, "/held")
 		c := r.lead("/a")
-		time.Sleep(time.Minute)
+		time.Sleep(50 * time.Second)
 		_, err := r.mw.Purge(t.Context(), purge.Selector{Kind: purge.Everything})
 		require.NoError(t, err)
 		o.free()
