@@ -186,6 +186,7 @@ func (c *call) skip(s *server, state State) {
 const (
 	nextOrigin   = "next origin"
 	nextFresh    = "same origin, new connection: the kept one was closed"
+	nextStream   = "same origin, new connection: this one took no more requests"
 	nextReplaced = "next origin: this one was just taken out"
 	noneGone     = "none: the client is gone"
 	noneLate     = "none: the request's time is over"
@@ -211,6 +212,9 @@ func (c *call) another(l *lease) (*lease, string) {
 	}
 	if te != nil && te.Stale() && !l.fresh {
 		return c.again(l), nextFresh
+	}
+	if te != nil && te.Failure == FailureRejected && !l.fresh {
+		return c.again(l), nextStream
 	}
 	if te != nil && te.Failure == FailureShutdown {
 		// Our own doing: it is no attempt.

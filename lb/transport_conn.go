@@ -65,6 +65,10 @@ type conn struct {
 	retired bool // no new requests
 	gone    bool // not in the pool any more
 
+	// learning is set while a new HTTP/2 connection's limits aren't known. It is
+	// written under the pool's lock.
+	learning atomic.Bool
+
 	// tunnel is set before the release when the connection belongs to the owner of
 	// a 101 response's body. net/http lets go of it in a goroutine of its own, and a
 	// Close before that would cut the tunnel.

@@ -17,6 +17,26 @@ import (
 // tried beside it (RFC 8305 §8).
 const attemptDelay = 250 * time.Millisecond
 
+// learnFor is how long a new HTTP/2 connection has one request only, unless that is
+// answered before. By then the origin has said how many it takes: requests beyond that
+// would wait on this connection for one of the others to end, however long it takes.
+const learnFor = 50 * time.Millisecond
+
+// takes reports whether an HTTP/2 connection may be given another request.
+func (c *conn) takes() bool {
+	return !c.retired && !c.full && (c.streams == 0 || !c.learning.Load())
+}
+
+// learned ends the time in which c has one request only.
+func (p *pool) learned(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.learning.Swap(false) && !p.closed {
+		p.giveLocked(c)
+		p.dialLocked()
+	}
+}
+
 // dialError is a connection that wasn't made.
 type dialError struct {
 	failure Failure
@@ -33,6 +53,9 @@ func (p *pool) dialLocked() {
 	need := p.wants.Len()
 	if p.http2 && need > 0 {
 		need = 1
+		if slices.ContainsFunc(p.shared, func(c *conn) bool { return c.learning.Load() }) {
+			need = 0 // in a moment it may take them all
+		}
 	}
 	for p.dials < need {
 		p.dials++
@@ -58,6 +81,8 @@ func (p *pool) dial() {
 		p.http2 = c.http2()
 		if c.http2() {
 			p.shared = append(p.shared, c)
+			c.learning.Store(true)
+			time.AfterFunc(learnFor, func() { p.learned(c) })
 			p.giveLocked(c)
 		} else if !p.giveLocked(c) {
 			closing = p.keepLocked(c, closing)

@@ -63,6 +63,9 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 		return nil, failed
 	}
 	x.flags.Or(progress | head)
+	if c.learning.Load() {
+		x.t.pool.learned(c)
+	}
 	res.Request = x.orig
 	if res.TLS == nil {
 		res.TLS = c.tls

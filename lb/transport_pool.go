@@ -155,7 +155,7 @@ func (p *pool) acquire(ctx context.Context, fresh bool) (*conn, bool, error) {
 // request before.
 func (p *pool) takeLocked() (c *conn, reused bool) {
 	for _, c := range p.shared {
-		if !c.retired && !c.full {
+		if c.takes() {
 			c.streams++
 			reused, c.used = c.used, true
 			return c, reused
@@ -243,7 +243,7 @@ func (p *pool) giveLocked(c *conn) bool {
 	for e := p.wants.Front(); e != nil; {
 		next := e.Next()
 		w := e.Value.(*want)
-		if c.gone || c.retired || c.full || p.closed {
+		if c.gone || p.closed || c.http2() && !c.takes() || c.retired {
 			break
 		}
 		if !w.fresh || !c.used {
