@@ -47,8 +47,8 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		defer x.passed.flight.Finish(nil)
 		pw.capture = x.capture()
 	}
-	if len(w.Header()) > 0 && (pw.capture != nil || r.Method == http.MethodHead) {
-		pw.outer = w.Header().Clone()
+	if pw.capture != nil || r.Method == http.MethodHead {
+		pw.keepApart()
 	}
 	pw.watchWrites(x)
 	defer pw.watchRequestBody(x, r)()
