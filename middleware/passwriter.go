@@ -30,19 +30,11 @@ type passWriter struct {
 	watch slowWatch // of the client, while it's written to
 	body  *slowBody // the request's; nil if it isn't watched
 
-	capture capture // nil unless the response may answer later GETs
+	mayCapture bool
+	capture    capture // nil unless the response may answer later GETs
 
 	endless  bool // only the end of the body says how long it is
 	answered bool // a stored response was the answer; the handler's isn't sent
-}
-
-// capture keeps a copy of a response that is passed. begin looks at its head and
-// reports whether it's wanted, add gets what the client took of its body, and store
-// stores it after the handler has returned.
-type capture interface {
-	begin(x *exchange, status int, h http.Header) bool
-	add(b []byte, err error)
-	store(x *exchange, r *http.Request)
 }
 
 var _ interface {
@@ -200,8 +192,8 @@ func (p *passWriter) finish() {
 
 // head looks at the final head and adds the fields to it.
 func (p *passWriter) head(x *exchange, status int) {
-	if p.capture != nil && !p.capture.begin(x, status, p.Header()) {
-		p.capture = nil
+	if p.mayCapture {
+		p.capture = x.capture(status, p.Header())
 	}
 	x.passedHead(status, p.w.Header(), p.Header())
 }
