@@ -92,7 +92,8 @@ func outdates(status int, h http.Header, etag string, size int64) bool {
 	said := h.Get("Etag")
 	switch status {
 	case http.StatusOK:
-		return said != etag
+		declared := declaredLength(h, status)
+		return said != etag || declared >= 0 && declared != size
 	case http.StatusPartialContent:
 		_, complete, ok := placeOf(status, h)
 		return said != etag || ok && complete != size

@@ -44,7 +44,7 @@ func stripDigests(h http.Header) {
 // unsatisfiable answers 416: the header of the stored response has no place in
 // it but for what caches need.
 func (x *exchange) unsatisfiable(h http.Header, size int64) {
-	for _, name := range [...]string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Etag", "Last-Modified"} {
+	for _, name := range [...]string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Repr-Digest", "Etag", "Last-Modified"} {
 		delete(h, name)
 	}
 	stripDigests(h)
