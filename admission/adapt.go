@@ -15,7 +15,11 @@ func (a *adaptive) issued(slot uint32, now, used int64) {
 		a.started = append(a.started, 0)
 	}
 	a.started[slot] = now
-	a.window.peak = max(a.window.peak, used)
+	w := &a.window
+	if !w.begun {
+		w.since, w.begun = now, true
+	}
+	w.peak = max(w.peak, used)
 }
 
 // FirstByte tells that the origin has begun to answer, for a limiter with

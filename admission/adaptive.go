@@ -19,7 +19,8 @@ type Adaptive struct {
 	// that sum, at least 1, on top of it.
 	Min int
 	// Start is the ceiling at first, from Min to Options.Limit. 0 means the middle
-	// between them.
+	// between them. Finding the way down from ten times too much can take half a
+	// minute, the way up from a tenth ten seconds.
 	Start int
 }
 
@@ -51,7 +52,16 @@ func (a *Adaptive) resolve(c *checker, o Options) *adapting {
 type adapting struct {
 	low, high float64
 	limit     float64
-	best      float64 // typical time to the first byte when it isn't overloaded, in ns; 0: unknown
+	last      float64 // typical time to the first byte, in ns
+	best      float64 // the same when the origin isn't overloaded; 0: unknown
+
+	// Whether best is still the best shows only with less load. So from time to
+	// time a ceiling that is in use comes down a step, and further as long as that
+	// makes the origin quicker; else it goes back at once.
+	probing bool
+	before  float64 // typical time before the step
+	busy    int     // windows in use since the last probe
+	pause   int     // so many are to pass before the next; at first none
 }
 
 // How a ceiling moves.
@@ -61,27 +71,62 @@ const (
 	adaptLeast = 0.5 // to no less than this part in one step
 	// Failures matter from one in twenty on: single ones always happen.
 	adaptFailures = 20
+
+	adaptProbe     = 0.8  // to this part, to see whether it helps
+	adaptHelps     = 0.85 // it does if the time comes down to this part
+	adaptPause     = 16   // windows before the next one if it did,
+	adaptPauseMost = 64   // else twice as many as before, up to these
 )
 
 // step returns the ceiling after a window.
 func (a adapting) step(w *window) adapting {
 	if w.failed*adaptFailures >= w.failed+w.seen && w.failed > 0 {
-		a.limit = max(a.low, a.limit*adaptFail)
+		a.limit, a.probing, a.busy, a.pause = max(a.low, a.limit*adaptFail), false, 0, adaptPause
 		return a
 	}
 	if w.seen == 0 {
 		return a
 	}
-	typical := max(w.median(), 1)
-	busy := float64(w.peak) > a.limit/2
+	typical, busy := max(w.median(), 1), float64(w.peak) > a.limit/2
+	a.last = typical
+	if a.probing {
+		return a.probed(typical)
+	}
+	if busy {
+		a.busy++
+	}
 	a.learn(typical, busy)
 	few, many := a.band()
 	queued := a.limit * (1 - a.best/max(typical, a.best))
 	switch {
 	case queued > many:
 		a.limit = max(a.low, a.limit*adaptLeast, a.limit-max(1, (queued-few)/2))
-	case queued < few && busy:
+	case busy && a.busy > a.pause && a.limit > a.low:
+		a.probing, a.before = true, typical
+		a.limit = max(a.low, a.limit*adaptProbe)
+	case busy && queued < few:
 		a.limit = min(a.high, a.limit+a.limit/adaptGrow+1)
+	}
+	return a
+}
+
+// probed goes on with a probe, or ends it.
+func (a adapting) probed(typical float64) adapting {
+	helped := typical <= a.before*adaptHelps
+	if helped {
+		a.best, a.before = min(a.best, typical), typical
+		a.pause = adaptPause
+		if a.limit > a.low {
+			a.limit = max(a.low, a.limit*adaptProbe)
+			return a
+		}
+	}
+	a.probing, a.busy = false, 0
+	if !helped {
+		// So nothing was queued, and this is how fast the origin is.
+		a.best += (min(typical, a.before) - a.best) / 2
+		a.limit = min(a.high, a.limit/adaptProbe)
+		a.pause = min(max(2*a.pause, 1), adaptPauseMost)
 	}
 	return a
 }
@@ -110,17 +155,19 @@ func (a *adapting) learn(typical float64, busy bool) {
 
 // How long a window is.
 const (
-	adaptWindow  = 250 * time.Millisecond // at least, and four times the origin's best
-	adaptSamples = 50                     // at least,
+	adaptWindow  = 250 * time.Millisecond // at least, and twice the typical time,
+	adaptLongest = 5 * time.Second        // but no longer than this for that,
+	adaptSamples = 50                     // and these many samples,
 	adaptPatient = 5 * time.Second        // or after this
 	adaptFew     = 10                     // these will do
 	adaptForget  = time.Minute            // a window that isn't full by then is dropped
 )
 
-// ripe reports whether a window is over, and whether it tells something.
+// ripe reports whether a window is over, and whether it tells something. If it
+// were short beside the time to the first byte, quick answers would be most of it.
 func (a *adapting) ripe(w *window, now int64) (over, tells bool) {
 	elapsed, n := time.Duration(now-w.since), w.seen+w.failed
-	least := max(adaptWindow, time.Duration(min(4*a.best, float64(adaptForget/2))))
+	least := max(adaptWindow, time.Duration(min(2*a.last, float64(adaptLongest))))
 	switch {
 	case elapsed >= least && n >= adaptSamples, elapsed >= max(least, adaptPatient) && n >= adaptFew:
 		return true, true

@@ -1,5 +1,5 @@
 // Package admission says whether work may start now, has to wait, or is refused.
-// It stands alone: nothing in weir uses it yet.
+// Package middleware asks it before it asks the origin.
 //
 // # Ceilings
 //
@@ -12,6 +12,17 @@
 // Part of the ceiling can be reserved for critical requests, and for all but
 // background ones. A reserve is kept by withholding: who isn't entitled finds that
 // much less room. The ceiling is never exceeded for the sake of a reserve.
+//
+// The ceiling can follow what the origin is able to take, below the configured
+// one: see [Adaptive].
+//
+// # Overload
+//
+// An [Overload] is asked earlier, right after the request's head, and never makes
+// anyone wait. It looks at requests in flight and at how long goroutines wait for
+// a processor. Up to a knee all pass. Above it, hosts that nobody configured and
+// tenants above their fair share are shed, further up all tenants, last the
+// operator. Health probes have a small reserve.
 //
 // # Queues
 //

@@ -146,7 +146,7 @@ func (g *program) check() {
 		counts.add(a.p.rank, a.p.route, a.p.cost)
 	}
 	require.Equal(t, counts, l.counts, "the counts are those of the permits")
-	require.LessOrEqual(t, counts.used, counts.limit)
+	require.LessOrEqual(t, counts.used, counts.hard)
 	for _, r := range counts.routes {
 		require.LessOrEqual(t, r.used, r.limit)
 	}
@@ -161,7 +161,7 @@ func (g *program) check() {
 		for j := range rank {
 			higher += counts.reserve[j]
 		}
-		require.LessOrEqual(t, lower, counts.limit-higher, "rank %d took of a reserve", rank)
+		require.LessOrEqual(t, lower, counts.hard-higher, "rank %d took of a reserve", rank)
 	}
 	require.Equal(t, len(g.waiting), l.waiters)
 	require.Equal(t, g.asked, g.finished+len(g.running)+len(g.waiting), "nobody is lost")

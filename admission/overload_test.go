@@ -287,7 +287,7 @@ func TestTenantsAreBounded(t *testing.T) {
 // In any state: who is shed while someone less important would be let in? Nobody.
 // The counts are compared with plain ones.
 func TestShedOrder(t *testing.T) {
-	for seed := range 200 {
+	for seed := range 60 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 6))
 		knee := 4 + rng.IntN(40)
 		limit := knee + 1 + rng.IntN(40)

@@ -5,7 +5,8 @@ import "math/bits"
 // window is what happened since the last look at the origin: times to the first
 // byte in buckets that grow exponentially, sixteen for each doubling.
 type window struct {
-	since  int64 // when it began
+	since  int64 // when the first permit was issued in it
+	begun  bool
 	after  int64 // permits issued before tell of an older, higher ceiling
 	peak   int64 // highest cost in use
 	seen   int

@@ -120,6 +120,9 @@ func (w *world) arrive(v *visit) {
 
 // collect sees who needn't wait any longer.
 func (w *world) collect() {
+	if w.l == nil || w.l.waiters == len(w.waiting) {
+		return
+	}
 	for _, v := range w.waiting {
 		if v.w.settled {
 			<-v.w.wake

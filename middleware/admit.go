@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/admission"
-	"github.com/weirhttp/weir/internal/rfc9111"
-	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store/flight"
 	"github.com/weirhttp/weir/trace"
 )
@@ -26,10 +24,8 @@ func (x *exchange) class() admission.Class {
 
 // wants is what x asks the limiter for.
 func (x *exchange) wants(c admission.Class) admission.Request {
-	g := x.h.governor
-	return admission.Request{
-		Route: g.route, Class: c, Tenant: x.h.zone, Weight: g.weight(x.h.zone), Cost: x.route.admission.Cost,
-	}
+	p := &x.h.place
+	return admission.Request{Route: p.route, Class: c, Tenant: x.h.zone, Weight: p.weight, Cost: x.route.admission.Cost}
 }
 
 // limiter is nil if there are no ceilings.
@@ -88,20 +84,6 @@ func (f *fetch) admit() bool {
 	return true
 }
 
-// turnAway ends a fetch that may not begin. Those who wait for it are told so, and
-// each answers for itself: none of them asks again. Who comes later does.
-func (f *fetch) turnAway(d admission.Decision) {
-	defer f.cancel(nil)
-	defer f.flight.Finish(&head{kind: failed, errStatus: http.StatusBadGateway, reason: whyNoAnswer})
-	if d.Reason == admission.ClientGone {
-		f.admission = trace.Admission{Queued: d.Wait, Verdict: verdictRefused, Reason: d.Reason.String()}
-		f.failWith(context.Cause(f.ctx))
-		return
-	}
-	f.flight.CloseToWaiters()
-	f.flight.Decide(flight.Shared, &head{kind: turnedAway, refusal: refusalOf(d)}, nil)
-}
-
 // tellStatus tells an adaptive ceiling how the origin answered: how fast, or that it
 // has too much to do. timed is false if the client had a part in how long it took. An
 // answer to nobody says nothing.
@@ -141,24 +123,4 @@ func (x *exchange) admitRefresh(key flight.Key) (p admission.Permit, ok bool) {
 		x.h.flights.Remember(key, laneRefresh, x.now.Add(refusedRefresh))
 	}
 	return p, d.OK()
-}
-
-// standIn answers a refused request with what is stored, if that is allowed as for
-// an origin that answers with an error (RFC 5861 §4).
-func (x *exchange) standIn(r refusal) bool {
-	if x.key == ([32]byte{}) || x.r.Method != http.MethodGet && x.r.Method != http.MethodHead {
-		return false
-	}
-	x.now = time.Now()
-	o := x.lookup().object
-	if o == nil || x.h.verdict(o) == purge.Gone {
-		return false
-	}
-	ok, why := rfc9111.StaleIfError(&o.Life, x.asked, &x.route.policy, x.now)
-	if !ok || !x.open(o) {
-		return false
-	}
-	x.noteRefusal(r)
-	x.respond(o, trace.StaleError, reason("admission refused the request: "+r.why+"; "+why.String()), o.Life.TTL(x.now))
-	return true
 }

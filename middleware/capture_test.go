@@ -18,14 +18,14 @@ import (
 	"github.com/weirhttp/weir/store"
 )
 
-// stuck is a client that stops reading after some bytes, until it's let go.
-type stuck struct {
+// stuckClient is a client that stops reading after some bytes, until it's let go.
+type stuckClient struct {
 	*httptest.ResponseRecorder
 	left     int
 	at, stop chan struct{}
 }
 
-func (w *stuck) Write(p []byte) (int, error) {
+func (w *stuckClient) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left <= 0 {
 		w.at <- struct{}{}
 		<-w.stop
@@ -59,7 +59,7 @@ func TestCopiesAreWithinTheFillBudget(t *testing.T) {
 			at, stop, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			for i := range clients {
 				go func() {
-					w := &stuck{httptest.NewRecorder(), size, at, stop}
+					w := &stuckClient{httptest.NewRecorder(), size, at, stop}
 					h.ServeHTTP(w, request(method, fmt.Sprintf("/%d", i), "Range", fmt.Sprintf("bytes=0-%d", size-1)))
 					gone <- struct{}{}
 				}()

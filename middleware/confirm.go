@@ -92,6 +92,7 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	} else {
 		r = f.h.store.PutIf(o, allowed)
 	}
+	f.h.noteUndeleted() // what it takes the place of may be in another tier
 	switch r {
 	case store.Kept:
 		if f.route.forwardsRng {

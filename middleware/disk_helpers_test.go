@@ -59,6 +59,7 @@ type diskRig struct {
 	records chan *trace.Record
 	hold    func(w http.ResponseWriter) // in the middle of the body, if set
 	route   Route
+	wrap    func(store.SpoolTier) store.SpoolTier // the disk, if set
 
 	mw  *Middleware
 	srv *httptest.Server
@@ -78,8 +79,12 @@ func newDiskRig(t *testing.T) *diskRig {
 func (d *diskRig) start() {
 	d.t.Helper()
 	d.records = make(chan *trace.Record, 100)
+	var tier store.SpoolTier = openDisk(d.t, filepath.Join(d.dir, "objects"))
+	if d.wrap != nil {
+		tier = d.wrap(tier)
+	}
 	mw, err := New(Options{
-		Store:   store.Options{Disk: openDisk(d.t, filepath.Join(d.dir, "objects"))},
+		Store:   store.Options{Disk: tier},
 		Purge:   PurgeOptions{List: purge.Options{Journal: filepath.Join(d.dir, "purges"), Sync: purge.SyncOS}, TagFields: []purge.TagField{{Name: "Cache-Tag"}}},
 		Default: d.route,
 		Logger:  slog.New(slog.DiscardHandler),

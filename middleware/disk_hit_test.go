@@ -29,7 +29,9 @@ func TestHitFromDisk(t *testing.T) {
 			resp := d.get("HIT", path)
 			require.Equal(t, int64(fiveMiB), resp.ContentLength)
 			require.Equal(t, "video/mp4", resp.Header.Get("Content-Type"))
-			require.EqualValues(t, 5, d.files.Swap(0), "pieces of 1 MiB, each from the file to the connection")
+			// Each piece goes from the file to the connection. What isn't verified yet
+			// goes by 1 MiB, the rest at once.
+			require.EqualValues(t, []int{5, 2, 5}[round], d.files.Swap(0), "pieces in round %d", round)
 			if round == 1 {
 				d.restart()
 			}
@@ -82,13 +84,14 @@ func TestPartsFromDisk(t *testing.T) {
 		ask        string
 		status     int
 		start, end int // of the body
+		pieces     int
 	}{
-		{"bytes=0-0", 206, 0, 1},
-		{"bytes=100-1999999", 206, 100, 2_000_000},
-		{"bytes=5000000-", 206, 5_000_000, fiveMiB},
-		{"bytes=-7", 206, fiveMiB - 7, fiveMiB},
-		{"bytes=9999999-", 416, 0, 0},
-		{"bytes=5-2", 200, 0, fiveMiB},
+		{"bytes=0-0", 206, 0, 1, 1},
+		{"bytes=100-1999999", 206, 100, 2_000_000, 2},
+		{"bytes=5000000-", 206, 5_000_000, fiveMiB, 1},
+		{"bytes=-7", 206, fiveMiB - 7, fiveMiB, 1},
+		{"bytes=9999999-", 416, 0, 0, 0},
+		{"bytes=5-2", 200, 0, fiveMiB, 4},
 	} {
 		d.files.Store(0)
 		resp, body, err := d.do("GET", "/", "Range", c.ask)
@@ -99,7 +102,7 @@ func TestPartsFromDisk(t *testing.T) {
 		require.True(t, bytes.Equal(d.body[c.start:c.end], body), c.ask)
 		require.EqualValues(t, len(body), resp.ContentLength)
 		require.EqualValues(t, len(body), rec.BytesSent)
-		require.EqualValues(t, (c.end-c.start+1<<20-1)>>20, d.files.Load(), c.ask)
+		require.EqualValues(t, c.pieces, d.files.Load(), c.ask)
 		want := fmt.Sprintf("bytes %d-%d/%d", c.start, c.end-1, fiveMiB)
 		switch c.status {
 		case 200:

@@ -25,6 +25,25 @@
 // says explicitly that they are shared. [RFCProfile] has the letter of RFC
 // 9111 instead. Each rule is an option of [Route].
 //
+// # What may load the origin
+//
+// Nothing is limited but what a slow client may hold up: see Options.BodyTimeout and
+// Options.StallTimeout, and [NewServer] for the rest of it. With Options.Admission
+// there are three limits more, each by itself:
+//
+//	Overload  how many requests this process has, decided right after the head
+//	Guard     how often a client may ask, and all of them; decided then too
+//	Limiter   how much the wrapped handler does at once
+//
+// The first two refuse at once, hits too, without a look at what is stored: 503, or
+// 429 for a rate. A permit of the Limiter is taken by whatever reaches the handler,
+// and held until it has returned: the body has ended then. Who gets none, after its
+// time in the queue, is answered with a stale response where one may stand in for an
+// error (STALE-ERROR), or refused (SHED, 503). The fetch queues, not its clients: it
+// leaves the queue when the last of them has left, and if it's refused, all of them
+// are answered and none asks again. It has the class of the request that began it. A
+// refresh in the background has the lowest class, and doesn't queue.
+//
 // # What the wrapped handler notices
 //
 // A GET that may be answered from the cache is passed on in another goroutine,

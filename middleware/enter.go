@@ -2,12 +2,10 @@ package middleware
 
 import (
 	"context"
-	"net/http"
 	"net/netip"
 
 	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/admission/guard"
-	"github.com/weirhttp/weir/trace"
 )
 
 // enter decides whether the request may go on at all, before any other work is done
@@ -37,7 +35,7 @@ func (x *exchange) enter() bool {
 	if g.Verifier != nil {
 		x.asker.Identity, _ = g.Verifier.Identify(client, x.r.UserAgent())
 	}
-	if d := g.Guard.Admit(x.asker, x.route.admission.Rate); !d.OK() {
+	if d := g.Guard.Admit(x.asker, x.h.place.rate); !d.OK() {
 		x.shed(refusalByRate(d))
 		return false
 	}
@@ -47,7 +45,7 @@ func (x *exchange) enter() bool {
 // arrival is the request as the overload guard sees it.
 func (x *exchange) arrival(client netip.Addr, purges bool) admission.Arrival {
 	g := x.h.governor
-	a := admission.Arrival{From: admission.FromTenant, Tenant: x.h.zone, Weight: g.weight(x.h.zone)}
+	a := admission.Arrival{From: admission.FromTenant, Tenant: x.h.zone, Weight: x.h.place.weight}
 	switch {
 	case purges:
 		a.From = admission.FromOperator // what the tenants do must not keep it from purging
@@ -57,52 +55,6 @@ func (x *exchange) arrival(client netip.Addr, purges bool) admission.Arrival {
 	}
 	a.Client = g.hash(client)
 	return a
-}
-
-// refusal is what the client of a refused request is told.
-type refusal struct {
-	status int
-	admission.Decision
-	why string
-}
-
-func refusalOf(d admission.Decision) refusal {
-	return refusal{http.StatusServiceUnavailable, d, d.Reason.String()}
-}
-
-func refusalByRate(d guard.Decision) refusal {
-	r := refusal{http.StatusServiceUnavailable, admission.Decision{RetryAfter: d.RetryAfter}, d.Reason.String()}
-	if d.Reason.Rate() {
-		r.status = http.StatusTooManyRequests
-	}
-	return r
-}
-
-// The verdicts of the record.
-const (
-	verdictAdmitted = "admitted"
-	verdictRefused  = "refused"
-)
-
-// turnAway answers a request that may not go to the origin: with what is stored, if
-// that may be used in place of an error, or with a refusal.
-func (x *exchange) turnAway(r refusal) {
-	x.rec.ForwardReason = trace.ForwardNone
-	if !x.standIn(r) {
-		x.shed(r)
-	}
-}
-
-// shed refuses the request.
-func (x *exchange) shed(r refusal) {
-	x.noteRefusal(r)
-	x.rec.ForwardReason, x.rec.Cache.Status = trace.ForwardNone, trace.Shed
-	x.refuseFor(r.status, reason("admission refused the request: "+r.why), r.RetryAfter)
-}
-
-func (x *exchange) noteRefusal(r refusal) {
-	a := &x.rec.Admission
-	a.Verdict, a.Reason, a.Queued, a.Permits = verdictRefused, r.why, r.Wait, 0
 }
 
 // guarded returns ctx with the request that operations under it count against.

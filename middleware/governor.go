@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/admission/guard"
@@ -60,13 +61,15 @@ type RouteAdmission struct {
 	// it.
 	Class admission.Class
 	// Route names the one of AdmissionOptions.Limiter.Routes whose ceiling and queue
-	// they have. Empty means that only the global ones count.
+	// they have. Empty means the one with the name of the handler's zone; without
+	// that, only the global ones count.
 	Route string
 	// Cost is what one takes of the ceilings. 0 means the cost of Route.
 	Cost int
 	// Rate names the route of the Guard's policy that they are debited as. Empty means
-	// none. Name it in guard.Options.Routes too, or a later policy may lack it: then
-	// all of them are refused.
+	// the one with the name of the handler's zone, if the policy has it when the handler
+	// is wrapped, or else none. Name it in guard.Options.Routes too, or a later policy
+	// may lack it: then all of them are refused.
 	Rate string
 }
 
@@ -169,12 +172,35 @@ func (g *governor) checkRoute(bad *problems, at RouteAdmission) {
 		bad.add(field+"Rate", at.Rate, "has no effect without Admission.Guard; set that too, or leave this out")
 		return
 	}
-	for _, r := range g.Guard.Policy().Routes {
-		if r.Name == at.Rate {
-			return
-		}
+	if !g.hasRate(at.Rate) {
+		bad.add(field+"Rate", at.Rate, "isn't a route of the Guard's policy; add it there, or leave it empty")
 	}
-	bad.add(field+"Rate", at.Rate, "isn't a route of the Guard's policy; add it there, or leave it empty")
+}
+
+func (g *governor) hasRate(name string) bool {
+	return slices.ContainsFunc(g.Guard.Policy().Routes, func(r guard.Route) bool { return r.Name == name })
+}
+
+// place is what the requests of one handler count as.
+type place struct {
+	route  admission.RouteID
+	rate   string // a route of the guard's policy
+	weight int
+}
+
+// place returns that of a zone's handler.
+func (g *governor) place(zone string, at RouteAdmission) place {
+	if g == nil {
+		return place{}
+	}
+	p := place{g.route, at.Rate, g.Weights[zone]}
+	if g.limiter != nil && at.Route == "" {
+		p.route, _ = g.limiter.Route(zone)
+	}
+	if g.Guard != nil && at.Rate == "" && g.hasRate(zone) {
+		p.rate = zone
+	}
+	return p
 }
 
 func (g *governor) close() {
@@ -182,9 +208,6 @@ func (g *governor) close() {
 		g.overload.Close()
 	}
 }
-
-// weight is the weight of a zone; 0 is the default one.
-func (g *governor) weight(zone string) int { return g.Weights[zone] }
 
 // client is the address of a request's client, invalid if it has none.
 func (g *governor) client(r *http.Request) netip.Addr {

@@ -52,9 +52,10 @@ func (f *fetch) keepByLanguage(o *store.Object) {
 func (m *Middleware) supersede(r *route, o *store.Object) {
 	if r.languages && variesByLanguage(o.VaryNames) {
 		m.store.Delete(o.Primary) // it may be stored a second time, by its language
-		return
+	} else {
+		m.store.DeleteObject(o)
 	}
-	m.store.DeleteObject(o)
+	m.noteUndeleted()
 }
 
 // inPreferredLanguage returns the stored response in the language that x

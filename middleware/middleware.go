@@ -23,6 +23,8 @@ type Middleware struct {
 
 	governor *governor // nil if nothing is limited
 
+	undeleting sync.Mutex // see noteUndeleted
+
 	fetches sync.WaitGroup // goroutines of fetches under way
 	closing context.Context
 	close   context.CancelFunc
@@ -85,7 +87,7 @@ func (m *Middleware) WrapZone(zone string, next http.Handler) http.Handler {
 }
 
 func (m *Middleware) wrap(zone string, next http.Handler) http.Handler {
-	h := &handler{Middleware: m, next: next, zone: zone}
+	h := &handler{Middleware: m, next: next, zone: zone, place: m.governor.place(zone, m.cfg.Default.Admission)}
 	if m.cfg.def.spec.URLOnly() {
 		h.memo = newKeyMemo()
 	}
@@ -115,7 +117,9 @@ func (m *Middleware) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
-		return errors.Join(m.store.Close(ctx), m.purges.list.Close(ctx))
+		err := m.store.Close(ctx)
+		m.noteUndeleted()
+		return errors.Join(err, m.purges.list.Close(ctx))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -134,6 +138,7 @@ type handler struct {
 	next http.Handler
 	zone string
 
+	place       place          // for admission
 	purgeMethod *purge.Handler // nil if PURGE isn't the cache's affair
 
 	memo *keyMemo // nil if the key depends on more than the URL

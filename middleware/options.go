@@ -175,7 +175,8 @@ type Route struct {
 	// matter (draft-ietf-httpbis-no-vary-search), nothing usable is stored under
 	// the request's own key, and the response may be served without asking the origin.
 	// It then is as if it were stored under the request's URL too: a purge of that
-	// URL and an unsafe request for it apply. Each unsafe request costs a purge.
+	// URL and an unsafe request for it apply. Each unsafe request costs a write to the
+	// journal of purges, if there is one.
 	// Otherwise, and by default, the field means nothing to the cache. See
 	// [cachekey.ParseSearch] for what is never shared.
 	NoVarySearch bool

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 )
@@ -35,10 +36,15 @@ func (x *exchange) invalidate(h http.Header) {
 		x.forget(key)
 	}
 	target := x.target()
-	for _, u := range rfc9111.InvalidationTargets(target, h) {
-		if !x.route.spec.URLOnly() || x.route.search {
-			x.invalidateByURL(u)
+	urls := rfc9111.InvalidationTargets(target, h)
+	if !x.route.spec.URLOnly() || x.route.search {
+		targets := make([]purge.Target, len(urls))
+		for i, u := range urls {
+			targets[i] = x.urlTarget(u)
 		}
+		x.purgeTargets(targets)
+	}
+	for _, u := range urls {
 		r := *x.r
 		r.URL, r.Method = u, http.MethodGet
 		in := cachekey.Input{
@@ -50,6 +56,7 @@ func (x *exchange) invalidate(h http.Header) {
 		}
 		x.forgetSearch(&in)
 	}
+	x.h.noteUndeleted()
 }
 
 // target is the absolute URL that the client meant.

@@ -12,15 +12,17 @@ import (
 // keeps from being stored. A response whose facts can't be read counts as purged.
 
 // factsVersion is the first byte of the form in which facts are kept.
-const factsVersion = 1
+const factsVersion = 2
 
-// appendFacts appends the kept form of f.
-func appendFacts(b []byte, f *purge.Facts) []byte {
+// appendFacts appends the kept form of f, and how far the journal of purges had come
+// then ([purge.List.Written]).
+func appendFacts(b []byte, f *purge.Facts, written uint64) []byte {
 	b = append(b, factsVersion, 0)
 	if f.AllTags {
 		b[len(b)-1] = 1
 	}
 	b = binary.BigEndian.AppendUint64(b, f.Seq)
+	b = binary.BigEndian.AppendUint64(b, written)
 	for _, s := range [...]string{f.Zone, f.Scheme, f.Host, f.Path, f.Query} {
 		b = appendText(b, s)
 	}
@@ -38,32 +40,33 @@ func appendText(b []byte, s string) []byte {
 }
 
 // parseFacts reads what appendFacts wrote.
-func parseFacts(b []byte) (f purge.Facts, ok bool) {
-	if len(b) < 10 || b[0] != factsVersion || b[1] > 1 {
-		return f, false
+func parseFacts(b []byte) (f purge.Facts, written uint64, ok bool) {
+	if len(b) < 18 || b[0] != factsVersion || b[1] > 1 {
+		return f, 0, false
 	}
 	f.AllTags, f.Seq = b[1] == 1, binary.BigEndian.Uint64(b[2:])
-	b = b[10:]
+	written = binary.BigEndian.Uint64(b[10:])
+	b = b[18:]
 	for _, s := range [...]*string{&f.Zone, &f.Scheme, &f.Host, &f.Path, &f.Query} {
 		if *s, b, ok = cutText(b); !ok {
-			return f, false
+			return f, 0, false
 		}
 	}
 	for _, list := range [...]*[]string{&f.Tags, &f.Groups} {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > purge.MaxTags {
-			return f, false
+			return f, 0, false
 		}
 		b = b[size:]
 		for range n {
 			var s string
 			if s, b, ok = cutText(b); !ok {
-				return f, false
+				return f, 0, false
 			}
 			*list = append(*list, s)
 		}
 	}
-	return f, len(b) == 0
+	return f, written, len(b) == 0
 }
 
 // cutText cuts the first text off.
@@ -77,10 +80,11 @@ func cutText(b []byte) (s string, rest []byte, ok bool) {
 
 // revive makes what purges select an object by that comes from the disk.
 func (p *purger) revive(o *store.Object) store.Attachment {
-	facts, ok := parseFacts(o.Facts)
+	facts, written, ok := parseFacts(o.Facts)
 	if !ok || !p.lostAt.IsZero() && o.RequestedAt.Before(p.lostAt) {
 		return nil
 	}
+	p.list.Witness(written)
 	facts.Key = o.Primary
 	return purge.NewSubject(facts)
 }

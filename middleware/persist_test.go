@@ -131,29 +131,31 @@ func TestFactsRoundTrip(t *testing.T) {
 		{},
 		{Seq: 1<<63 + 5, Zone: "2", Scheme: "https", Host: "example.com:8443", Path: "/a%2Fb", Query: "x=1&y="},
 	} {
-		b := appendFacts(nil, &f)
-		got, ok := parseFacts(b)
+		b := appendFacts(nil, &f, 7)
+		got, written, ok := parseFacts(b)
 		require.True(t, ok)
 		require.Equal(t, f, got)
+		require.EqualValues(t, 7, written)
 		for i := range b {
-			_, ok := parseFacts(b[:i])
+			_, _, ok := parseFacts(b[:i])
 			require.False(t, ok, "cut at %d", i)
 		}
-		_, ok = parseFacts(append(b, 0))
+		_, _, ok = parseFacts(append(b, 0))
 		require.False(t, ok)
 	}
-	_, ok := parseFacts(append([]byte{2}, make([]byte, 20)...))
+	_, _, ok := parseFacts(append([]byte{3}, make([]byte, 40)...))
 	require.False(t, ok, "another version")
 }
 
 func FuzzParseFacts(f *testing.F) {
-	f.Add(appendFacts(nil, &purge.Facts{Seq: 3, Host: "a", Path: "/"}))
-	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Add(appendFacts(nil, &purge.Facts{Seq: 3, Host: "a", Path: "/"}, 2))
+	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if facts, ok := parseFacts(b); ok {
-			again, ok := parseFacts(appendFacts(nil, &facts))
+		if facts, written, ok := parseFacts(b); ok {
+			again, still, ok := parseFacts(appendFacts(nil, &facts, written))
 			require.True(t, ok)
 			require.Equal(t, facts, again)
+			require.Equal(t, written, still)
 		}
 	})
 }

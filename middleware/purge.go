@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
@@ -195,7 +194,7 @@ func (f *fetch) subjectBeside(h http.Header, had *parts) (*purge.Subject, []byte
 	if f.h.cfg.Store.Disk == nil {
 		return s, nil
 	}
-	before, ok := parseFacts(had.facts)
+	before, _, ok := parseFacts(had.facts)
 	facts.Tags, facts.Groups = unite(facts.Tags, before.Tags), unite(facts.Groups, before.Groups)
 	size := 0
 	for _, tag := range slices.Concat(facts.Tags, facts.Groups) {
@@ -205,7 +204,7 @@ func (f *fetch) subjectBeside(h http.Header, had *parts) (*purge.Subject, []byte
 		len(facts.Tags)+len(facts.Groups) > purge.MaxTags; facts.AllTags {
 		facts.Tags, facts.Groups = nil, nil
 	}
-	return s, appendFacts(nil, &facts)
+	return s, appendFacts(nil, &facts, f.h.purges.list.Written())
 }
 
 // unite returns the texts of a, and those of b that aren't among them. Neither is
@@ -233,7 +232,7 @@ func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, 
 	facts := f.purgeFacts(h)
 	untagged := len(facts.Tags) == 0 && len(facts.Groups) == 0 && !facts.AllTags
 	if old != nil && untagged {
-		if before, ok := parseFacts(old.Facts); ok {
+		if before, _, ok := parseFacts(old.Facts); ok {
 			facts.Tags, facts.Groups, facts.AllTags = before.Tags, before.Groups, before.AllTags
 			untagged = false
 		}
@@ -247,7 +246,7 @@ func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, 
 	if f.h.cfg.Store.Disk == nil {
 		return s, nil
 	}
-	return s, appendFacts(nil, &facts)
+	return s, appendFacts(nil, &facts, f.h.purges.list.Written())
 }
 
 // attached are a subject and its facts as an object has them.
@@ -284,45 +283,28 @@ func (x *exchange) get(k store.Key) (o *store.Object, index *store.Index, soft b
 	return o, nil, false
 }
 
-// invalidateByURL purges what is stored for a URL whatever the rest of its key:
-// where keys have ingredients other than the URL, an unsafe request's own say
-// nothing about those of what is stored.
-func (x *exchange) invalidateByURL(u *url.URL) {
+// urlTarget is all that is stored for a URL whatever the rest of its key: where keys
+// have ingredients other than the URL, an unsafe request's own say nothing about
+// those of what is stored.
+func (x *exchange) urlTarget(u *url.URL) purge.Target {
 	r := &http.Request{Method: http.MethodGet, Host: u.Host, URL: u, Header: http.Header{}}
-	s := purge.Selector{
-		Kind: purge.ExactURL, Zone: x.h.zone, Host: u.Host, Path: u.EscapedPath(), Query: x.route.spec.KeyedQuery(r),
+	t := purge.Target{Zone: x.h.zone, Host: u.Host, Path: u.EscapedPath(), Query: x.route.spec.KeyedQuery(r)}
+	if t.Path == "" {
+		t.Path = "/"
 	}
-	if s.Path == "" {
-		s.Path = "/"
-	}
-	if s, ok := covering(s); ok {
-		x.purgeNow("URL", s)
-	}
+	return t
 }
 
-// maxInvalidated bounds the path and the query that an unsafe request's purge
-// remembers, in bytes each: visitors can make them long.
-const maxInvalidated = 1 << 10
-
-// covering returns s, or if it's too long a shorter selector that matches all that s
-// would, and what begins like it. It returns false if there is none: then its host
-// isn't one, and nothing but the request's own key can be stored for it.
-func covering(s purge.Selector) (purge.Selector, bool) {
-	if len(s.Query) > maxInvalidated {
-		s.Kind, s.Query = purge.URL, ""
-	}
-	if len(s.Path) > maxInvalidated {
-		// An asterisk at the end of a prefix is refused, as most likely a mistake.
-		s.Kind, s.Query, s.Path = purge.Prefix, "", strings.TrimRight(s.Path[:purge.MaxPrefixBytes], "*")
-	}
-	_, err := s.Canonical()
-	return s, err == nil
+// purgeTargets purges what an unsafe request invalidates. Any visitor may send one,
+// so it's not by tombstones, of which there is a limited number.
+func (x *exchange) purgeTargets(targets []purge.Target) {
+	res, err := x.h.purges.list.Invalidate(context.WithoutCancel(x.r.Context()), targets...)
+	x.purged("URL", res, err)
 }
 
-// purgeNow purges for an unsafe request. That the journal can't be written just
-// now doesn't keep the response from its client: the purge is in effect.
-func (x *exchange) purgeNow(what string, selectors ...purge.Selector) {
-	res, err := x.h.purges.list.Add(context.WithoutCancel(x.r.Context()), selectors...)
+// purged takes note of a purge for an unsafe request. That the journal can't be
+// written just now doesn't keep the response from its client: the purge is in effect.
+func (x *exchange) purged(what string, res purge.Result, err error) {
 	if err != nil {
 		x.h.logger().Error("weir: an unsafe request's purge isn't durable", "of", what, "err", err)
 	}
@@ -351,5 +333,6 @@ func (x *exchange) invalidateGroups(h http.Header) {
 	if len(selectors) == 0 {
 		return
 	}
-	x.purgeNow("groups", selectors...)
+	res, err := x.h.purges.list.Add(context.WithoutCancel(x.r.Context()), selectors...)
+	x.purged("groups", res, err)
 }

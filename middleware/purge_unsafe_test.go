@@ -1,8 +1,11 @@
 package middleware
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/testnet"
@@ -46,5 +49,26 @@ func TestUnsafeMethodsInvalidateAllOfAURLsKeys(t *testing.T) {
 			r = s.get("/a?b=2", "X-Device", device)
 			r.is(t, hit("old", 60, 0))
 		}
+	})
+}
+
+// However many URLs a visitor's unsafe requests invalidate, nothing else in the zone
+// suffers. (That it is a hit is certain only with few URLs; the probability of
+// losing a page to 5,000 is less than 10^-12, and package purge tests many more.)
+func TestUnsafeRequestsForManyURLsCostNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		o := Options{Default: Route{Key: cachekey.Options{Headers: []string{"X-Device"}}}}
+		s := newSite(t, o, public("page"))
+		s.get("/hot", "X-Device", "phone")
+		s.get("/posted?n=4999", "X-Device", "phone")
+		for i := range 5000 {
+			s.do("POST", fmt.Sprintf("/posted?n=%d", i))
+		}
+		r := s.get("/hot", "X-Device", "phone")
+		require.Equal(t, "HIT", r.header.Get("Weir-Cache-Status"))
+		r = s.get("/posted?n=4999", "X-Device", "phone")
+		require.Equal(t, "MISS", r.header.Get("Weir-Cache-Status"))
+		st := s.mw.purges.list.Stats()
+		require.Equal(t, []int{0, 5000}, []int{st.Tombstones, st.Targets})
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/testnet"
 )
 
@@ -112,11 +113,10 @@ func TestRefusalWaitsForNoBody(t *testing.T) {
 // gets its refusal, and none leaves a goroutine behind.
 func TestTenThousandWithheldBodiesHoldNothing(t *testing.T) {
 	const waves, size = 10, 1000
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		WriteRefusal(w, r, 503, time.Second)
-	}))
-	defer srv.Close()
-	addr := srv.Listener.Addr().String()
+	r := newRealRig(t, limited(admission.Options{Limit: 1, Queue: -1}), http.HandlerFunc(nothing))
+	p, _ := r.mw.governor.limiter.TryAcquire(admission.Request{})
+	defer p.Release()
+	addr := strings.TrimPrefix(r.url, "http://")
 	base := runtime.NumGoroutine()
 	for range waves {
 		conns := make([]net.Conn, size)

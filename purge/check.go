@@ -12,7 +12,8 @@ func (l *List) Now() uint64 { return l.now.Load() }
 // Check says what the purges so far have made of a stored response. It never
 // blocks and allocates nothing. If nothing was purged since the last check it
 // costs two atomic loads; otherwise some look-ups: one for the zone, the host, the
-// URL with and without query, and the key, one for each tag, and one for each
+// URL with and without query, and the key, two for invalidations, one for each tag, and
+// one for each
 // different length of the path prefixes purged on this host (256 at most), however
 // many purges there were.
 //
@@ -35,6 +36,7 @@ func (l *List) check(s *Subject) Verdict {
 	}
 	// What is up to head is in this table or a later one.
 	p.table = l.table.Load()
+	p.invalidated(l.places.Load(), s)
 	p.look(Everything, everythingID)
 	p.look(Zone, s.zone)
 	p.look(Host, s.host)
@@ -73,6 +75,12 @@ func (p *probe) lookup(id uint64) {
 		p.verdict = Gone
 	case s.soft.Load() > p.low:
 		p.verdict = max(p.verdict, Stale)
+	}
+}
+
+func (p *probe) invalidated(at *places, s *Subject) {
+	if at != nil && at.newest.Load() > p.low && (at.later(s.places[0], p.low) || at.later(s.places[1], p.low)) {
+		p.verdict = Gone
 	}
 }
 

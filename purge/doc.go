@@ -23,8 +23,14 @@
 // A list remembers 4,096 purges one by one, identical ones as one. When there are
 // more, the oldest quarter is folded into floors: everything in their zones that
 // was fetched before the newest of them is invalid. More may become invalid than
-// was asked for, but nothing purged ever comes back. [Options].Oldest avoids most
-// of that.
+// was asked for, but nothing purged ever comes back, and what was fetched after
+// those purges stays.
+//
+// # What visitors may cause
+//
+// Unsafe requests invalidate what is stored for their URL, and anybody may send them.
+// [List.Invalidate] purges for them. It remembers by 64-bit digests, has room of its
+// own, 8 MiB at most, and never folds another purge.
 //
 // # Restarts
 //
@@ -35,8 +41,10 @@
 // process are higher than all earlier ones.
 //
 // A record that a crash left unfinished at the end of the file is cut off: nobody
-// was told that it is durable. Any other damage, or a file that is missing, means that
-// purges may be lost; all that was stored before is invalid then. If the disk fails
+// was told that it is durable. Any other damage, a file that is missing, or one that
+// doesn't come as far as the file beside it says (a backup that was put back, or a part
+// of a file), means that purges may be lost; all that was stored before is invalid then.
+// If both files were put back, what is stored may show it: see [List.Witness]. If the disk fails
 // while the process runs, purges stay in effect, callers are told
 // ([ErrNotDurable]), the file is marked so that the next process wouldn't trust it,
 // and it is replaced as soon as the disk allows.

@@ -24,6 +24,7 @@ const (
 // batch is the records that one write takes to the disk.
 type batch struct {
 	buf  []byte
+	last uint64        // the newest number among them
 	done chan struct{} // closed when err is set
 	err  error
 }
@@ -45,10 +46,11 @@ type journal struct {
 	lock lockFile
 	sync SyncMode
 
-	file  file
-	size  int64 // where the next record goes
-	bound int64 // rewrite when larger
-	least int64 // the lowest bound
+	file    file
+	size    int64  // where the next record goes
+	reached uint64 // the newest number in it
+	bound   int64  // rewrite when larger
+	least   int64  // the lowest bound
 
 	failed  error // the file can't be added to any more
 	retryAt time.Time
@@ -80,6 +82,9 @@ func (l *List) openJournal(d disk) error {
 		return err
 	}
 	was, err := readJournal(d, l.opt.Journal)
+	if err == nil {
+		err = held.doubt(was)
+	}
 	log := l.opt.Logger.With("journal", l.opt.Journal)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -89,12 +94,12 @@ func (l *List) openJournal(d disk) error {
 	case was.torn > 0:
 		log.Info("purge: cut off a record that a crash has left unfinished", "bytes", was.torn)
 	}
-	generation := max(was.generation, held.generation())
+	kept, _ := held.progress()
+	generation := max(max(was.generation, kept.generation)+1, firstGeneration(time.Now()))
 	if err != nil {
-		l.lost, was.purges = true, nil
-		generation = max(generation, firstGeneration(time.Now()))
+		l.lost.Store(true)
+		was = loaded{}
 	}
-	generation++
 	slices.SortStableFunc(was.purges, func(a, b tombstone) int {
 		if a.seq < b.seq {
 			return -1
@@ -103,12 +108,14 @@ func (l *List) openJournal(d disk) error {
 		}
 		return 0
 	})
-	l.begin(generation, was.purges)
+	l.begin(generation, was)
 	j := &journal{
 		path: l.opt.Journal, disk: d, lock: held, sync: l.opt.Sync, least: l.opt.compactAt,
 		signal: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
-	err = held.keep(generation)
+	// The generation before anything of it: should the journal be lost, it must not be
+	// used again. That the journal has come so far after it has.
+	err = held.keep(progress{generation, kept.reached}, true)
 	if err == nil {
 		err = j.rewrite(l.snapshot())
 	}
@@ -116,6 +123,7 @@ func (l *List) openJournal(d disk) error {
 		return errors.Join(err, held.close())
 	}
 	l.journal = j
+	l.written.Store(j.reached)
 	go l.writeJournal(j)
 	return nil
 }
@@ -128,10 +136,17 @@ func readJournal(d disk, path string) (loaded, error) {
 	return parseJournal(b)
 }
 
+// snapshot is all that a journal has to hold, and the number up to which.
+type snapshot struct {
+	bytes   []byte
+	reached uint64
+}
+
 // snapshot renders all that is remembered. The lock is held, or nobody else has
 // the list yet.
-func (l *List) snapshot() []byte {
-	buf := appendGeneration(journalHeader(), l.now.Load()>>generationBits)
+func (l *List) snapshot() *snapshot {
+	now := l.now.Load()
+	buf := appendGeneration(journalHeader(), now>>generationBits)
 	add := func(e *entry) {
 		s := [1]Selector{e.sel}
 		if e.hard > 0 {
@@ -145,20 +160,29 @@ func (l *List) snapshot() []byte {
 	for _, e := range l.live {
 		add(e)
 	}
-	return buf
+	if p := l.places.Load(); p != nil {
+		buf = appendPlaces(buf, p)
+	}
+	return &snapshot{appendReached(buf, now), now} // last, so that a part of it is never taken for all
 }
 
 // enqueue adds a purge to the batch that is written next. The lock is held.
-func (l *List) enqueue(seq uint64, selectors []Selector) *batch {
+func (l *List) enqueue(seq uint64, selectors []Selector, ids []uint64) *batch {
 	if l.pending == nil {
 		l.pending = &batch{done: make(chan struct{})}
 	}
 	b := l.pending
+	b.last = seq
 	if len(b.buf) > maxPending {
 		// A rewrite holds it all, however much that was.
 		return b
 	}
-	b.buf = appendPurge(b.buf, seq, selectors)
+	if len(selectors) > 0 {
+		b.buf = appendPurge(b.buf, seq, selectors)
+	}
+	if len(ids) > 0 {
+		b.buf = appendPlaced(b.buf, seq, ids)
+	}
 	return b
 }
 
@@ -197,23 +221,24 @@ func (l *List) flush(j *journal) {
 		size += int64(len(b.buf))
 		overrun = len(b.buf) > maxPending
 	}
-	var snapshot []byte
+	var whole *snapshot
 	due := j.failed != nil && !time.Now().Before(j.retryAt)
 	if due || j.failed == nil && (size > j.bound || overrun) {
-		snapshot = l.snapshot()
+		whole = l.snapshot()
 	}
 	l.mu.Unlock()
 
 	err := j.failed
 	switch {
-	case snapshot != nil:
-		err = l.replace(j, snapshot, b, overrun)
+	case whole != nil:
+		err = l.replace(j, whole, b, overrun)
 	case b != nil && err == nil:
-		err = j.append(b.buf)
+		err = j.append(b)
 	}
 	if err != nil && (j.failed == nil || due) {
 		l.fail(j, err)
 	}
+	l.written.Store(j.reached)
 	j.stats.bytes.Store(j.size)
 	j.stats.failing.Store(j.failed != nil)
 	if b != nil {
@@ -223,9 +248,9 @@ func (l *List) flush(j *journal) {
 }
 
 // replace writes a new file, which a full or failed one needs.
-func (l *List) replace(j *journal, snapshot []byte, b *batch, overrun bool) error {
+func (l *List) replace(j *journal, whole *snapshot, b *batch, overrun bool) error {
 	old := j.file
-	err := j.rewrite(snapshot)
+	err := j.rewrite(whole)
 	switch {
 	case err == nil && j.failed != nil:
 		l.opt.Logger.Info("purge: the journal works again", "journal", j.path)
@@ -235,7 +260,7 @@ func (l *List) replace(j *journal, snapshot []byte, b *batch, overrun bool) erro
 		j.bound *= 2
 		l.opt.Logger.Warn("purge: the journal can't be made smaller", "journal", j.path, "error", err)
 		if err = nil; b != nil {
-			err = j.append(b.buf)
+			err = j.append(b)
 		}
 	}
 	return err
@@ -270,8 +295,8 @@ func (j *journal) markDirty() bool {
 	return err == nil
 }
 
-func (j *journal) append(records []byte) error {
-	if _, err := j.file.WriteAt(records, j.size); err != nil {
+func (j *journal) append(b *batch) error {
+	if _, err := j.file.WriteAt(b.buf, j.size); err != nil {
 		return err
 	}
 	if j.sync == SyncAlways {
@@ -279,19 +304,28 @@ func (j *journal) append(records []byte) error {
 			return err
 		}
 	}
-	j.size += int64(len(records))
-	return nil
+	j.size += int64(len(b.buf))
+	return j.came(b.last)
+}
+
+// came notes that the file holds all purges up to seq.
+func (j *journal) came(seq uint64) error {
+	err := j.lock.keep(progress{seq >> generationBits, seq}, false)
+	if err == nil {
+		j.reached = seq
+	}
+	return err
 }
 
 // rewrite replaces the file by a new one. If it fails, the old one is still in
 // place, unless the disk forgets the renaming.
-func (j *journal) rewrite(snapshot []byte) error {
+func (j *journal) rewrite(whole *snapshot) error {
 	temporary := j.path + ".new"
 	f, err := j.disk.create(temporary)
 	if err != nil {
 		return err
 	}
-	if _, err = f.WriteAt(snapshot, 0); err == nil {
+	if _, err = f.WriteAt(whole.bytes, 0); err == nil {
 		err = f.Sync()
 	}
 	if err == nil {
@@ -304,7 +338,10 @@ func (j *journal) rewrite(snapshot []byte) error {
 	if j.file != nil {
 		_ = j.file.Close()
 	}
-	j.file, j.size = f, int64(len(snapshot))
+	j.file, j.size = f, int64(len(whole.bytes))
 	j.bound = max(j.least, 2*j.size)
-	return j.disk.syncDir(j.path)
+	if err := j.disk.syncDir(j.path); err != nil {
+		return err
+	}
+	return j.came(whole.reached)
 }

@@ -162,19 +162,21 @@ func (s *Selector) fromURL(text string) *SelectorError {
 
 // state is [Stats] in JSON. Numbers that JavaScript can't hold are strings.
 type state struct {
-	Now        string          `json:"now"`
-	Generation uint64          `json:"generation"`
-	Tombstones int             `json:"tombstones"`
-	Kinds      map[string]int  `json:"kinds"`
-	Everything string          `json:"everything_before"`
-	Added      uint64          `json:"added"`
-	Merged     uint64          `json:"merged"`
-	Folded     uint64          `json:"folded"`
-	Dropped    uint64          `json:"dropped"`
-	Queued     int             `json:"queued"`
-	Backlog    map[string]int  `json:"backlog"`
-	Lost       bool            `json:"lost"`
-	Journal    *journalOfState `json:"journal,omitempty"`
+	Now         string          `json:"now"`
+	Generation  uint64          `json:"generation"`
+	Tombstones  int             `json:"tombstones"`
+	Kinds       map[string]int  `json:"kinds"`
+	Everything  string          `json:"everything_before"`
+	Added       uint64          `json:"added"`
+	Merged      uint64          `json:"merged"`
+	Folded      uint64          `json:"folded"`
+	Invalidated uint64          `json:"invalidated"`
+	Targets     int             `json:"targets"`
+	Forgotten   uint64          `json:"forgotten"`
+	Queued      int             `json:"queued"`
+	Backlog     map[string]int  `json:"backlog"`
+	Lost        bool            `json:"lost"`
+	Journal     *journalOfState `json:"journal,omitempty"`
 }
 
 type journalOfState struct {
@@ -186,7 +188,7 @@ func newState(s Stats) state {
 	out := state{
 		Now: strconv.FormatUint(s.Now, 10), Generation: s.Now >> generationBits, Tombstones: s.Tombstones,
 		Kinds: map[string]int{}, Everything: strconv.FormatUint(s.Everything, 10),
-		Added: s.Added, Merged: s.Merged, Folded: s.Folded, Dropped: s.Dropped,
+		Added: s.Added, Merged: s.Merged, Folded: s.Folded, Invalidated: s.Invalidated, Targets: s.Targets, Forgotten: s.Forgotten,
 		Queued: s.Queued, Backlog: s.Backlog, Lost: s.Lost,
 	}
 	for k, n := range s.Kinds {

@@ -13,25 +13,29 @@ import (
 type List struct {
 	opt Options
 
-	now   atomic.Uint64 // the newest number; stored after the table
-	table atomic.Pointer[table]
+	now    atomic.Uint64 // the newest number; stored after the tables
+	table  atomic.Pointer[table]
+	places atomic.Pointer[places] // nil before the first Invalidate
+	secret [2]uint64              // of places
 
 	mu      sync.Mutex
 	live    map[uint64]*entry
 	single  ring // those that count against MaxTombstones, oldest first
 	zones   ring // whole zones
 	kinds   [kindEnd]int
-	folding bool // somebody is asking Options.Oldest
 	closed  bool
 	counts  counts
 	pending *batch // records that the journal hasn't taken yet
 
 	journal *journal // nil for none
-	lost    bool
+	lost    atomic.Bool
+	end     uint64        // what the journal had reached that this process read
+	first   uint64        // the first number of this process
+	written atomic.Uint64 // what the journal has reached now
 	queues  queues
 }
 
-type counts struct{ added, merged, folded, dropped uint64 }
+type counts struct{ added, merged, folded, invalidated uint64 }
 
 // generationBits is where a number's generation begins: each process has its own,
 // and 2^32 numbers in it. More of them run on into the next generation.
@@ -53,12 +57,12 @@ func open(o Options, d disk) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &List{opt: o, live: map[uint64]*entry{}}
+	l := &List{opt: o, live: map[uint64]*entry{}, secret: newSecret()}
 	l.table.Store(newTable(0))
 	l.queues.init(o)
 	if o.Journal == "" {
-		l.lost = true
-		l.begin(firstGeneration(time.Now()), nil)
+		l.lost.Store(true)
+		l.begin(firstGeneration(time.Now()), loaded{})
 		return l, nil
 	}
 	if err := l.openJournal(d); err != nil {
@@ -67,32 +71,51 @@ func open(o Options, d disk) (*List, error) {
 	return l, nil
 }
 
-// firstGeneration is for a list that knows of no earlier one: seconds since 2024,
-// so that it is above those that were lost. Only here a clock counts, and only as a
-// last resort: whoever lost the journal should drop what is stored.
+// firstGeneration is the least that a generation may be: seconds since 2024, so that
+// it is above those that this process doesn't know of, because they were lost with the
+// journal. Only here a clock counts.
 func firstGeneration(now time.Time) uint64 {
 	epoch := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	return uint64(min(max(1, now.Unix()-epoch.Unix()), maxGeneration/2))
 }
 
 // begin starts a generation. If earlier purges were lost, all before is invalid.
-func (l *List) begin(generation uint64, earlier []tombstone) {
+func (l *List) begin(generation uint64, earlier loaded) {
 	first := generation << generationBits
-	for _, t := range earlier {
+	for _, t := range earlier.purges {
 		l.note(t.sel, t.seq)
-		l.makeRoom(nil)
+		l.makeRoom()
 	}
-	if l.lost {
+	if l.lost.Load() {
 		l.note(Selector{Kind: Everything}, first)
 	}
+	l.restorePlaces(earlier)
 	l.counts = counts{}
+	l.end, l.first = earlier.reached, first
 	l.now.Store(first)
+}
+
+// restorePlaces notes earlier invalidations.
+func (l *List) restorePlaces(earlier loaded) {
+	p := earlier.places
+	if p != nil {
+		l.secret = p.secret
+	} else if len(earlier.placed) > 0 {
+		p = newPlaces(l.secret, fewestBits)
+	}
+	if p != nil {
+		p.most = l.opt.mostBits
+	}
+	for _, v := range earlier.placed {
+		p = p.with(v.id, v.seq)
+	}
+	l.places.Store(p)
 }
 
 // Lost reports that purges of earlier processes aren't known, so that all that was
 // stored before this list was made counts as purged: the caller may as well remove
-// it. It is always true without a journal.
-func (l *List) Lost() bool { return l.lost }
+// it. It is always true without a journal, and may become true by [List.Witness].
+func (l *List) Lost() bool { return l.lost.Load() }
 
 // Result says what became of a call.
 type Result struct {
@@ -138,11 +161,15 @@ func canonicalAll(selectors []Selector) ([]Selector, error) {
 
 // add purges by canonical selectors.
 func (l *List) add(ctx context.Context, clean []Selector) (Result, error) {
-	seq, written, err := l.apply(clean)
+	return l.addAll(ctx, clean, nil)
+}
+
+func (l *List) addAll(ctx context.Context, clean []Selector, ids []uint64) (Result, error) {
+	seq, written, err := l.apply(clean, ids)
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Seq: seq, Applied: len(clean)}
+	res := Result{Seq: seq, Applied: len(clean) + len(ids)}
 	if written == nil {
 		return res, nil
 	}
@@ -153,9 +180,9 @@ func (l *List) add(ctx context.Context, clean []Selector) (Result, error) {
 	return res, nil
 }
 
-// apply brings a purge into effect and returns the batch of the journal that it
-// is in.
-func (l *List) apply(clean []Selector) (seq uint64, written *batch, err error) {
+// apply brings a purge by selectors and places into effect and returns the batch of
+// the journal that it is in.
+func (l *List) apply(clean []Selector, ids []uint64) (seq uint64, written *batch, err error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -165,18 +192,17 @@ func (l *List) apply(clean []Selector) (seq uint64, written *batch, err error) {
 	for _, s := range clean {
 		l.note(s, seq)
 	}
+	l.invalidate(ids, seq)
 	l.counts.added += uint64(len(clean))
+	l.counts.invalidated += uint64(len(ids))
 	if l.journal != nil {
-		written = l.enqueue(seq, clean)
+		written = l.enqueue(seq, clean, ids)
 	}
 	l.now.Store(seq)
-	ask := l.overflow()
+	l.makeRoom()
 	l.mu.Unlock()
 	if written != nil {
 		l.journal.wake()
-	}
-	if ask {
-		l.foldAsking()
 	}
 	return seq, written, nil
 }

@@ -142,6 +142,21 @@ func TestFetchInFlight(t *testing.T) {
 	assert.Equal(t, Valid, l.Check(after))
 }
 
+// A floor purges what was fetched before the purges that it stands for, and nothing
+// that was fetched after them.
+func TestFloorSparesWhatIsNewer(t *testing.T) {
+	l := mustNew(t, Options{MaxTombstones: 8})
+	older := page(l, "/")
+	var newest *Subject
+	for i := range 9 {
+		newest = page(l, "/")
+		mustAdd(t, l, tagged(fmt.Sprint(i)))
+	}
+	assert.EqualValues(t, 3, l.Stats().Folded)
+	assert.Equal(t, Gone, l.Check(older))
+	assert.Equal(t, Valid, l.Check(newest))
+}
+
 // Three variants of a URL, one from a POST: all are gone (a product once purged
 // only one).
 func TestAllVariants(t *testing.T) {

@@ -28,17 +28,11 @@ type Options struct {
 	// count. A remembered purge costs some 400 bytes and its text.
 	MaxTombstones int
 
-	// Oldest, if set, is asked when purges are to be forgotten: the lowest
-	// [Facts].Seq among all stored responses of a zone and all fetches in progress,
-	// or false if there are none. Purges that nothing is old enough for are dropped
-	// without a floor. A number lower than the true one is safe, a higher one isn't,
-	// so a fetch has to be counted before it takes its number.
-	// It is called without a lock, may call the list, and must not block.
-	Oldest func(zone string) (seq uint64, any bool)
-
 	// Journal is the path of the file that makes purges survive a restart; "" for
 	// none. Its directory must exist. A file beside it, with ".lock" added to the
-	// name, keeps other processes out and holds a copy of the generation.
+	// name, keeps other processes out and says how far the journal had come. If the
+	// journal is an older copy, or the other file is missing, all that was stored
+	// before counts as purged.
 	Journal string
 	// Sync says when a purge counts as written.
 	Sync SyncMode
@@ -55,6 +49,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	compactAt int64 // for tests, instead of compactBytes
+	mostBits  uint8 // for tests, instead of mostBits
 }
 
 // SyncMode says when a purge counts as written to the journal.
@@ -124,6 +119,9 @@ func (o Options) resolve() (Options, error) {
 	}
 	if o.compactAt == 0 {
 		o.compactAt = compactBytes
+	}
+	if o.mostBits == 0 {
+		o.mostBits = mostBits
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -257,7 +257,7 @@ func (l *List) drain() {
 func (l *List) applyAll(list []Selector) {
 	for len(list) > 0 {
 		n := min(len(list), MaxSelectors)
-		_, _, _ = l.apply(list[:n])
+		_, _, _ = l.apply(list[:n], nil)
 		list = list[n:]
 	}
 }

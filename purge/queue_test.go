@@ -1,7 +1,6 @@
 package purge
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -132,30 +131,4 @@ func TestBucketsAreBounded(t *testing.T) {
 	n := len(l.queues.zones)
 	l.queues.mu.Unlock()
 	assert.LessOrEqual(t, n, maxBuckets+1)
-}
-
-// Oldest may purge, panic, or come late, without a lock held.
-func TestOldestIsCalledWithoutLock(t *testing.T) {
-	var l *List
-	calls := 0
-	l = mustNew(t, Options{MaxTombstones: 10, Oldest: func(zone string) (uint64, bool) {
-		calls++
-		mustAdd(t, l, tagged("from within"))
-		l.Stats()
-		if calls == 1 {
-			panic("application")
-		}
-		return 0, false
-	}})
-	seq := l.Now()
-	add := func(i int) {
-		defer func() { _ = recover() }()
-		_, _ = l.Add(context.Background(), tagged(fmt.Sprint(i)))
-	}
-	for i := range 100 {
-		add(i)
-	}
-	assert.Greater(t, calls, 1)
-	assert.LessOrEqual(t, l.Stats().Tombstones, 12)
-	assert.Equal(t, Gone, l.Check(NewSubject(Facts{Seq: seq, Zone: "z", Tags: []string{"99"}})))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 )
 
 // The journal is a header of 16 bytes and records. Each record is the length of
@@ -23,7 +24,10 @@ const (
 // The types of payloads: a byte, then varints, then strings with their length.
 const (
 	recordGeneration = 'G'
+	recordReached    = 'N' // all purges up to this number are before this; a new file ends with it
 	recordPurge      = 'P'
+	recordPlaces     = 'S' // the secret of places, how many there are, and their floors
+	recordPlaced     = 'U' // invalidations: their numbers and instants, 8 bytes each
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -37,10 +41,16 @@ type tombstone struct {
 	seq uint64
 }
 
+// placed is an invalidation as the journal has it.
+type placed struct{ id, seq uint64 }
+
 // loaded is what a journal says.
 type loaded struct {
 	generation uint64 // the highest one seen
+	reached    uint64 // the highest number up to which all purges are there; 0 if not even the first of them are
 	purges     []tombstone
+	places     *places // with the floors only; nil if none are known
+	placed     []placed
 	torn       int // bytes at the end that a crash has left
 }
 
@@ -66,6 +76,12 @@ func appendGeneration(dst []byte, generation uint64) []byte {
 	return seal(binary.AppendUvarint(dst, generation), start)
 }
 
+func appendReached(dst []byte, seq uint64) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordReached)
+	return seal(binary.AppendUvarint(dst, seq), start)
+}
+
 // appendPurge writes the purges of one call.
 func appendPurge(dst []byte, seq uint64, selectors []Selector) []byte {
 	start := len(dst)
@@ -74,6 +90,46 @@ func appendPurge(dst []byte, seq uint64, selectors []Selector) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(selectors)))
 	for i := range selectors {
 		dst = appendSelector(dst, &selectors[i])
+	}
+	return seal(dst, start)
+}
+
+// appendPlaces writes all of places.
+func appendPlaces(dst []byte, p *places) []byte {
+	dst = slices.Grow(dst, 16*p.used+12*len(p.cells)+4*recordHead)
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaces)
+	for _, half := range p.secret {
+		dst = binary.LittleEndian.AppendUint64(dst, half)
+	}
+	dst = binary.AppendUvarint(dst, uint64(p.bits))
+	for i := range p.cells {
+		if floor := p.cells[i].floor.Load(); floor > 0 {
+			dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(i)), floor)
+		}
+	}
+	dst = seal(dst, start)
+	start = len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced)
+	for i := range p.cells {
+		b := &p.cells[i]
+		for j := range b.ids {
+			if id := b.ids[j].Load(); id != 0 {
+				dst = binary.LittleEndian.AppendUint64(dst, id)
+				dst = binary.LittleEndian.AppendUint64(dst, b.seqs[j].Load())
+			}
+		}
+	}
+	return seal(dst, start)
+}
+
+// appendPlaced writes the invalidations of one call.
+func appendPlaced(dst []byte, seq uint64, ids []uint64) []byte {
+	start := len(dst)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced)
+	for _, id := range ids {
+		dst = binary.LittleEndian.AppendUint64(dst, id)
+		dst = binary.LittleEndian.AppendUint64(dst, seq)
 	}
 	return seal(dst, start)
 }
@@ -122,7 +178,7 @@ func parseJournal(file []byte) (loaded, error) {
 	if dirty {
 		return out, errors.New("a purge couldn't be written to it")
 	}
-	if out.generation == 0 {
+	if out.reached == 0 {
 		return out, errDamaged
 	}
 	return out, nil
@@ -136,10 +192,15 @@ func (out *loaded) payload(b []byte) bool {
 	p := payload{rest: b[1:]}
 	switch b[0] {
 	case recordGeneration:
-		return out.reach(p.number()) && !p.bad && len(p.rest) == 0
+		generation := p.number()
+		return generation < maxGeneration && out.reach(generation<<generationBits) && !p.bad && len(p.rest) == 0
+	case recordReached:
+		seq := p.number()
+		out.reached = max(out.reached, seq)
+		return out.reach(seq) && !p.bad && len(p.rest) == 0
 	case recordPurge:
 		seq, n := p.number(), p.number()
-		if !out.reach(seq >> generationBits) {
+		if !out.reach(seq) {
 			return false
 		}
 		for range n {
@@ -149,17 +210,50 @@ func (out *loaded) payload(b []byte) bool {
 			}
 			out.purges = append(out.purges, tombstone{s, seq})
 		}
+	case recordPlaces:
+		if out.places != nil || !out.readPlaces(&p) {
+			return false
+		}
+	case recordPlaced:
+		for len(p.rest) > 0 {
+			v := placed{p.fixed(), p.fixed()}
+			if p.bad || v.id == 0 || !out.reach(v.seq) {
+				return false
+			}
+			out.placed = append(out.placed, v)
+		}
 	default:
 		return false
 	}
 	return !p.bad && len(p.rest) == 0
 }
 
-func (out *loaded) reach(generation uint64) bool {
+func (out *loaded) readPlaces(p *payload) bool {
+	secret, size := [2]uint64{p.fixed(), p.fixed()}, p.number()
+	if p.bad || size < fewestBits || size > mostBits {
+		return false
+	}
+	out.places = newPlaces(secret, uint8(size))
+	for len(p.rest) > 0 {
+		i, seq := p.number(), p.number()
+		if p.bad || i >= 1<<size || !out.reach(seq) {
+			return false
+		}
+		raise(&out.places.cells[i].floor, seq)
+		raise(&out.places.newest, seq)
+	}
+	return true
+}
+
+func (out *loaded) reach(seq uint64) bool {
+	generation := seq >> generationBits
 	if generation >= maxGeneration-1 {
 		return false
 	}
 	out.generation = max(out.generation, generation)
+	if out.reached > 0 {
+		out.reached = max(out.reached, seq)
+	}
 	return true
 }
 
@@ -177,6 +271,13 @@ func (p *payload) number() uint64 {
 	}
 	p.rest = p.rest[n:]
 	return v
+}
+
+func (p *payload) fixed() uint64 {
+	if b := p.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
 }
 
 func (p *payload) bytes(n uint64) []byte {

@@ -7,10 +7,13 @@ type Stats struct {
 	Kinds      map[Kind]int // remembered selectors by kind; of Zone and Everything, floors too
 	Everything uint64       // what was fetched before this number is purged in all zones
 
-	Added   uint64 // selectors applied since the start
-	Merged  uint64 // of these, merged with an earlier one
-	Folded  uint64 // purges that became part of a floor
-	Dropped uint64 // purges forgotten because nothing stored was old enough
+	Added  uint64 // selectors applied since the start
+	Merged uint64 // of these, merged with an earlier one
+	Folded uint64 // purges that became part of a floor
+
+	Invalidated uint64 // targets of List.Invalidate since the start
+	Targets     int    // of these and earlier processes', remembered one by one
+	Forgotten   uint64 // given up, each with a small part of what is older
 
 	Queued  int            // selectors that wait for their budget
 	Backlog map[string]int // the same by zone, where not 0
@@ -24,7 +27,7 @@ type Stats struct {
 // Stats returns the current state. It holds up purges, but not checks, for a
 // moment.
 func (l *List) Stats() Stats {
-	s := Stats{Kinds: map[Kind]int{}, Lost: l.lost}
+	s := Stats{Kinds: map[Kind]int{}, Lost: l.lost.Load()}
 	s.Backlog, s.Queued = l.queues.backlog()
 	if j := l.journal; j != nil {
 		s.Journaled = true
@@ -43,6 +46,9 @@ func (l *List) Stats() Stats {
 	if e := l.live[everythingID]; e != nil {
 		s.Everything = e.hard
 	}
-	s.Added, s.Merged, s.Folded, s.Dropped = l.counts.added, l.counts.merged, l.counts.folded, l.counts.dropped
+	s.Added, s.Merged, s.Folded, s.Invalidated = l.counts.added, l.counts.merged, l.counts.folded, l.counts.invalidated
+	if p := l.places.Load(); p != nil {
+		s.Targets, s.Forgotten = p.used, p.forgotten
+	}
 	return s
 }

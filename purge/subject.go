@@ -39,7 +39,8 @@ type Subject struct {
 	url     uint64
 	exact   uint64
 	key     uint64
-	path    string // at most MaxPrefixBytes
+	places  [2]uint64 // of the URL and of the key
+	path    string    // at most MaxPrefixBytes
 	tags    []uint64
 	allTags bool
 }
@@ -50,13 +51,16 @@ type Subject struct {
 func NewSubject(f Facts) *Subject {
 	s := &Subject{seq: f.Seq, zone: zoneID(f.Zone), allTags: f.AllTags}
 	s.checked.Store(f.Seq)
-	s.host = hostID(s.zone, canonicalHost(f.Host))
+	host := canonicalHost(f.Host)
+	s.host = hostID(s.zone, host)
 	path := normalEscapes(f.Path)
 	// A copy: the path may be a part of a much longer text.
 	s.path = strings.Clone(path[:min(len(path), MaxPrefixBytes)])
 	s.url = urlID(s.host, path)
-	s.exact = exactID(s.url, normalEscapes(f.Query))
+	query := normalEscapes(f.Query)
+	s.exact = exactID(s.url, query)
 	s.key = keyID(s.zone, &f.Key)
+	s.places = [2]uint64{urlPlace(f.Zone, host, path, query), keyPlace(&f.Key)}
 	if n := len(f.Tags) + len(f.Groups); n > 0 && n <= MaxTags {
 		s.tags = make([]uint64, 0, n)
 		for _, t := range f.Tags {

@@ -145,6 +145,11 @@ type SpoolTier interface {
 	Create() (Spool, error)
 	// DeleteObject forgets o if it's still the one kept under its key.
 	DeleteObject(o *Object) bool
+	// Undeleted returns the primary keys of what could not be deleted since the last
+	// call, and may be found again by another process, although this one doesn't find
+	// it any more. all says that there was too much of it to tell. It may be called
+	// after Close, and costs an atomic load if there is nothing.
+	Undeleted() (primaries []Key, all bool)
 	// MaxObject is the largest body the tier takes, in bytes.
 	MaxObject() int64
 }

@@ -24,6 +24,7 @@ func (d *fakeDisk) Get(Key) (*Object, bool)     { return nil, false }
 func (d *fakeDisk) Put(*Object) Rejection       { return NoRoom }
 func (d *fakeDisk) Delete(Key) bool             { return false }
 func (d *fakeDisk) DeleteObject(*Object) bool   { return false }
+func (d *fakeDisk) Undeleted() ([]Key, bool)    { return nil, false }
 func (d *fakeDisk) Stats() TierStats            { return TierStats{} }
 func (d *fakeDisk) Close(context.Context) error { return nil }
 func (d *fakeDisk) MaxObject() int64            { return d.max }

@@ -232,6 +232,17 @@ func (s *Store) DeleteObject(o *Object) {
 	s.memory.removeIf(o)
 }
 
+// Undeleted returns the primary keys of what the disk could not delete, or not for
+// sure, since the last call: the caller must see to it that nothing stored under them
+// so far counts after a restart. all says the same of everything on disk. It may be
+// called after Close.
+func (s *Store) Undeleted() (primaries []Key, all bool) {
+	if s.disk == nil {
+		return nil, false
+	}
+	return s.disk.Undeleted()
+}
+
 func (s *Store) drop(keys []Key) {
 	for _, k := range keys {
 		s.memory.Delete(k)

@@ -54,3 +54,11 @@ func newGuard(t testing.TB, p Policy) *Guard {
 func from(id Identity) Request { return Request{Identity: id} }
 
 func at(addr string) Request { return Request{Addr: netip.MustParseAddr(addr)} }
+
+// million is how many made-up addresses come.
+func million() int {
+	if raceEnabled {
+		return 100_000 // the detector makes it slow
+	}
+	return 1_000_000
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/middleware"
 )
 
@@ -15,6 +16,37 @@ func withWeir(next http.Handler) (http.Handler, func(context.Context) error, err
 		// Every answer explains itself, for the show. Elsewhere admit only
 		// those who may see the cache's keys.
 		Debug: func(*http.Request) bool { return true },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return mw.Wrap(next), mw.Close, nil
+}
+
+// The ceiling of withGovernor, and what of it only checkouts can take.
+const (
+	ceiling = 10
+	reserve = 2
+)
+
+// withGovernor puts weir before next and bounds what reaches next at once. Whoever
+// finds no room waits for it.
+func withGovernor(next http.Handler) (http.Handler, func(context.Context) error, error) {
+	mw, err := middleware.New(middleware.Options{
+		Admission: middleware.AdmissionOptions{
+			Limiter: &admission.Options{
+				Limit: ceiling, ReserveCritical: reserve,
+				// The show's visitors are patient. Elsewhere leave all this out: a
+				// queue that doesn't get shorter is better cut off.
+				Queue: 100, TenantQueue: 100, QueueTimeout: visitTimeout, StandingAfter: -1,
+			},
+			Priority: func(r *http.Request) admission.Class {
+				if r.URL.Path == checkoutPage {
+					return admission.Critical
+				}
+				return admission.Normal
+			},
+		},
 	})
 	if err != nil {
 		return nil, nil, err

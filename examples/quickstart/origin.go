@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,6 +17,9 @@ const (
 	stockPage   = "/stock"   // fresh for a moment; then stale while it's refreshed
 	manualPage  = "/manual"  // fresh for a moment; then to be confirmed by its ETag
 	cartPage    = "/cart"    // never to be kept
+
+	itemPage     = "/item/" // one of many, may be kept for ten minutes
+	checkoutPage = "/checkout"
 )
 
 // briefly is how long /stock and /manual are fresh. A response's age counts
@@ -32,6 +36,8 @@ type origin struct {
 	mu       sync.Mutex
 	renders  map[string]int
 	sessions int
+	working  int // on items and checkouts, at once
+	peak     int // the most of that
 }
 
 func newOrigin(p plan) *origin {
@@ -43,6 +49,8 @@ func newOrigin(p plan) *origin {
 		stockPage:   o.briefly(", stale-while-revalidate=600"),
 		manualPage:  o.briefly(""),
 		cartPage:    o.cart,
+
+		checkoutPage: o.checkout,
 	}
 	return o
 }
@@ -56,6 +64,9 @@ func (o *origin) rendered(page string) int {
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	page := o.pages[r.URL.Path]
+	if strings.HasPrefix(r.URL.Path, itemPage) {
+		page = o.item
+	}
 	if page == nil {
 		http.NotFound(w, r)
 		return
@@ -121,6 +132,42 @@ func (o *origin) cart(w http.ResponseWriter, r *http.Request) {
 	if wait(r, o.render) {
 		fmt.Fprintf(w, "<h1>Your cart</h1><p>Render %d of this page.</p>\n", n)
 	}
+}
+
+func (o *origin) item(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "max-age=600")
+	if o.work(r) {
+		fmt.Fprintf(w, "<h1>%s</h1>\n", r.URL.Path)
+	}
+}
+
+func (o *origin) checkout(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-store")
+	if o.work(r) {
+		fmt.Fprintln(w, "<h1>Thank you</h1>")
+	}
+}
+
+// work is a render of which the origin notes how many there are at once.
+func (o *origin) work(r *http.Request) bool {
+	o.mu.Lock()
+	o.renders[r.URL.Path]++
+	o.working++
+	o.peak = max(o.peak, o.working)
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.working--
+		o.mu.Unlock()
+	}()
+	return wait(r, o.render)
+}
+
+// peaked returns how many items and checkouts were rendered at once at most.
+func (o *origin) peaked() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.peak
 }
 
 // count counts a render of the page that begins now.

@@ -92,6 +92,11 @@ func TestFiguresAreAsStated(t *testing.T) {
 	equal(t, "foreign", r.Sessions.Foreign, 0)
 	equal(t, "never shared", r.Sessions.Statuses["DYNAMIC"], 50)
 
+	equal(t, "flood", r.Load.Visitors, 60)
+	equal(t, "peak at the origin", r.Load.Peak, 10)
+	equal(t, "checkouts", r.Load.Checkouts, 6)
+	equal(t, "checkouts don't wait", r.Load.Slowest <= r.Load.Bound, true)
+
 	want := []trace.Status{trace.Hit, trace.Stale, trace.Revalidated, trace.Bypass, trace.Dynamic}
 	if len(r.Answers.Answers) != len(want) {
 		t.Fatalf("%d answers, want %d", len(r.Answers.Answers), len(want))
@@ -109,6 +114,7 @@ func TestWithoutACacheTheFiguresAreOff(t *testing.T) {
 	p.cache = func(next http.Handler) (http.Handler, func(context.Context) error, error) {
 		return next, func(context.Context) error { return nil }, nil
 	}
+	p.governor = p.cache
 	got := runOnce(t, p, "-once", "-json")
 	equal(t, "exit status", got.code, exitOff)
 	r := got.figures(t)
@@ -120,6 +126,7 @@ func TestWithoutACacheTheFiguresAreOff(t *testing.T) {
 		"cold URL: 20 renders with weir instead of 1",
 		"stream: 10 renders instead of 1",
 		`answers: /news (HIT): the status is ""`,
+		"renders at once at the origin instead of 10",
 	} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("no %q in %s", want, got.stderr)
@@ -201,7 +208,7 @@ func TestKeepsServing(t *testing.T) {
 	}
 	equal(t, "exit status", <-code, exitOK)
 	equal(t, "stderr", stderr.String(), "")
-	if len(screen) > 30 {
+	if len(screen) > 33 {
 		t.Errorf("%d lines don't fit a screen", len(screen))
 	}
 	for _, line := range screen {

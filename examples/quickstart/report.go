@@ -20,6 +20,7 @@ type report struct {
 	Stream   *streamFigures  `json:"stream"`
 	Sessions *sessionFigures `json:"sessions"`
 	Answers  *answerFigures  `json:"answers"`
+	Load     *loadFigures    `json:"load"`
 }
 
 // verdict says whether figures are as stated, and what isn't.

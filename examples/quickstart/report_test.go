@@ -28,6 +28,12 @@ func TestJudges(t *testing.T) {
 		f.judge()
 		return f.result()
 	}
+	load := func(change func(*loadFigures)) *verdict {
+		f := &loadFigures{verdict: newVerdict(), Ceiling: 10, Peak: 10, Slowest: 1001, Bound: 1200}
+		change(f)
+		f.judge()
+		return f.result()
+	}
 	reply := func(change func(*answer)) *verdict {
 		a := &answer{verdict: newVerdict(), Want: "HIT", Status: "HIT", Reason: "the stored response is fresh"}
 		change(a)
@@ -52,6 +58,10 @@ func TestJudges(t *testing.T) {
 		{sessions(func(f *sessionFigures) { f.Sessions = 1 }), "1 different session instead of 50"},
 		{sessions(func(f *sessionFigures) { f.Foreign = 49 }), "49 visitors got a page without the session of their cookie"},
 		{sessions(func(f *sessionFigures) { f.Renders = 1 }), "1 render instead of 50"},
+		{load(func(*loadFigures) {}), ""},
+		{load(func(f *loadFigures) { f.Peak = 60 }), "60 renders at once at the origin instead of 10"},
+		{load(func(f *loadFigures) { f.Peak = 8 }), "8 renders at once at the origin instead of 10"},
+		{load(func(f *loadFigures) { f.Slowest = 2000 }), "a checkout took 2.0 s, more than 1.2 s"},
 		{reply(func(*answer) {}), ""},
 		{reply(func(a *answer) { a.Status = "MISS" }), `the status is "MISS"`},
 		{reply(func(a *answer) { a.Reason = "" }), "there is no reason"},

@@ -22,18 +22,18 @@ type stage struct {
 	plan
 	origin *origin
 
-	originURL, weirURL, plainURL string
+	originURL, weirURL, plainURL, governedURL string
 
 	transports []*http.Transport
 	servers    []*http.Server // the origin comes first
 	served     sync.WaitGroup
-	closeCache func(context.Context) error
+	closers    []func(context.Context) error // of what is before the origin
 	client     *http.Client
 }
 
 // newStage sets the stage, on free ports.
 func newStage(p plan) (*stage, error) {
-	s := &stage{plan: p, origin: newOrigin(p), closeCache: func(context.Context) error { return nil }}
+	s := &stage{plan: p, origin: newOrigin(p)}
 	s.client = &http.Client{Transport: s.newTransport()}
 	if err := s.set(); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -52,13 +52,21 @@ func (s *stage) set() (err error) {
 	if s.plainURL, err = s.serve(s.newProxy(target)); err != nil {
 		return err
 	}
-	cached, closeCache, err := s.cache(s.newProxy(target))
-	if err != nil {
+	if s.weirURL, err = s.put(s.cache, target); err != nil {
 		return err
 	}
-	s.closeCache = closeCache
-	s.weirURL, err = s.serve(cached)
+	s.governedURL, err = s.put(s.governor, target)
 	return err
+}
+
+// put serves what wrap puts before a proxy to the origin.
+func (s *stage) put(wrap func(http.Handler) (http.Handler, func(context.Context) error, error), origin *url.URL) (string, error) {
+	h, closeIt, err := wrap(s.newProxy(origin))
+	if err != nil {
+		return "", err
+	}
+	s.closers = append(s.closers, closeIt)
+	return s.serve(h)
 }
 
 // serve starts a server on a free port and returns its URL.
@@ -67,7 +75,7 @@ func (s *stage) serve(h http.Handler) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	srv := middleware.NewServer(h, middleware.ServerOptions{})
 	s.servers = append(s.servers, srv)
 	s.served.Go(func() { _ = srv.Serve(ln) }) // ends with ErrServerClosed
 	return "http://" + ln.Addr().String(), nil
@@ -83,7 +91,9 @@ func (s *stage) close() error {
 		s.hangUp()
 		errs = append(errs, shutdown(ctx, s.servers[i]))
 	}
-	errs = append(errs, s.closeCache(ctx))
+	for _, closeIt := range s.closers {
+		errs = append(errs, closeIt(ctx))
+	}
 	s.hangUp()
 	if len(s.servers) > 0 {
 		errs = append(errs, shutdown(ctx, s.servers[0]))

@@ -30,6 +30,11 @@ type visit struct {
 // crowd sends n visitors at the same time, each with the given pairs of header
 // names and values. The error tells of those who didn't get the page.
 func (s *stage) crowd(ctx context.Context, n int, url string, header ...string) ([]visit, error) {
+	return s.crowdOf(ctx, n, func(int) string { return url }, header...)
+}
+
+// crowdOf is crowd with a URL for each visitor.
+func (s *stage) crowdOf(ctx context.Context, n int, url func(i int) string, header ...string) ([]visit, error) {
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
 	visits := make([]visit, n)
@@ -39,7 +44,7 @@ func (s *stage) crowd(ctx context.Context, n int, url string, header ...string) 
 	for i := range visits {
 		all.Go(func() {
 			ready.Done()
-			visits[i] = s.visit(ctx, url, header, <-start)
+			visits[i] = s.visit(ctx, url(i), header, <-start)
 		})
 	}
 	ready.Wait()

@@ -136,6 +136,60 @@ func TestAFileThatCannotBeDeletedIsNotFound(t *testing.T) {
 	mustMiss(t, d, key(3))
 }
 
+// What couldn't be deleted is told to the caller, once, by its primary key: after a
+// restart it's there again.
+func TestTheCallerIsToldOfWhatCannotBeDeleted(t *testing.T) {
+	var f faults
+	dir := t.TempDir()
+	d := openWith(t, Options{Dir: dir}, f.check)
+	told := func(want ...store.Key) {
+		t.Helper()
+		keys, all := d.Undeleted()
+		assert.Equal(t, want, keys)
+		assert.False(t, all)
+	}
+	d.Put(object(key(1), []byte("one")))
+	d.Put(variant(key(2), key(3), []byte("v"), "accept"))
+	d.Put(object(key(4), []byte("four")))
+	d.Delete(key(4))
+	told()
+	f.set("remove", syscall.EIO)
+	d.Delete(key(1))
+	d.Delete(key(1))
+	told(key(1))
+	told()
+	d.Delete(key(2))
+	told(key(2), key(2)) // the record and the variant
+	require.NoError(t, d.Close(t.Context()))
+	d = openWith(t, Options{Dir: dir}, nil)
+	mustHave(t, d, key(1), []byte("one"))
+	mustHave(t, d, key(3), []byte("v"))
+	mustMiss(t, d, key(4))
+
+	var u undeleted
+	for i := range maxUndeleted + 1 {
+		u.tell(store.Key{byte(i), byte(i >> 8), byte(i >> 16)})
+	}
+	keys, all := u.take()
+	assert.Empty(t, keys)
+	assert.True(t, all)
+	_, all = u.take()
+	assert.False(t, all)
+}
+
+// Where names are forced out to the disk, so is that one is no more; if that fails, it
+// counts as not deleted.
+func TestADeletionIsForcedOut(t *testing.T) {
+	var f faults
+	d := openWith(t, Options{Sync: SyncName}, f.check)
+	d.Put(object(key(1), []byte("one")))
+	f.set("sync", syscall.EIO)
+	assert.True(t, d.Delete(key(1)))
+	mustMiss(t, d, key(1))
+	keys, _ := d.Undeleted()
+	assert.Equal(t, []store.Key{key(1)}, keys)
+}
+
 func TestTooManyOpenFilesIsOnlyAMiss(t *testing.T) {
 	var f faults
 	d := openWith(t, Options{}, f.check)

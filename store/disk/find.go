@@ -140,10 +140,20 @@ func (t *Tier) removeLocked(k *store.Key) bool {
 	t.handles.drop(k)
 	was, err := t.files.remove(k)
 	if err != nil {
-		was = t.undeleted.add(k)
+		was = t.undeleted.add(k, t.primaryOf(k))
 		t.writeFailed(err)
 	}
 	return was
+}
+
+// primaryOf returns the primary key of what the key's file holds. If the file can't be
+// read, that's the key itself as far as anybody knows.
+func (t *Tier) primaryOf(k *store.Key) store.Key {
+	hs, _, err := t.readHeads(t.files.path(k))
+	if err != nil {
+		return *k
+	}
+	return hs.primary
 }
 
 // evict deletes the file of a key that the index has forgotten, unless it has

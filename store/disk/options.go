@@ -26,11 +26,12 @@ type Sync uint8
 
 const (
 	// SyncNever leaves it to the system. After a power failure the objects of
-	// the last seconds may be missing or damaged; the checksums find out.
+	// the last seconds may be missing or damaged, which the checksums find out,
+	// and those deleted in the last seconds may be back.
 	SyncNever Sync = iota
 	// SyncFile forces a file out before it gets its name.
 	SyncFile
-	// SyncName forces out the name too.
+	// SyncName forces out the name too, and that it is no more.
 	SyncName
 )
 

@@ -136,11 +136,20 @@ func (t *Tier) Delete(k store.Key) bool {
 	defer mu.Unlock()
 	r := t.recordOf(&k)
 	was := t.remove(&k)
+	if was && t.o.Sync == SyncName {
+		if err := t.files.syncFolder(t.files.folder(&k)); err != nil {
+			t.undeleted.tell(k)
+			t.writeFailed(err)
+		}
+	}
 	if r != nil {
 		t.removeAll(r.Variants)
 	}
 	return was
 }
+
+// Undeleted implements [store.SpoolTier].
+func (t *Tier) Undeleted() (primaries []store.Key, all bool) { return t.undeleted.take() }
 
 // DeleteObject implements [store.SpoolTier]. An object in memory counts as the
 // one kept if it was fetched and received at the same instants.

@@ -12,15 +12,20 @@ const maxUndeleted = 64 << 10
 
 // undeleted are the keys whose files could not be deleted: they must not be
 // found again by their names. Only the process remembers; after a restart they
-// are there again.
+// are there again. So the caller is told of them, who keeps what must outlive the
+// process.
 type undeleted struct {
 	some atomic.Bool
 	mu   sync.Mutex
 	keys map[store.Key]struct{}
+
+	untold    atomic.Bool // there are some
+	primaries []store.Key // that the caller hasn't been told of
+	all       bool        // and more than are in the list
 }
 
 // add reports whether the key wasn't there before.
-func (u *undeleted) add(k *store.Key) bool {
+func (u *undeleted) add(k *store.Key, primary store.Key) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.keys == nil {
@@ -31,7 +36,39 @@ func (u *undeleted) add(k *store.Key) bool {
 		u.keys[*k] = struct{}{}
 	}
 	u.some.Store(true)
+	if !was {
+		u.tellLocked(primary)
+	}
 	return !was
+}
+
+// tell makes the caller hear of a primary key of which something may come back.
+func (u *undeleted) tell(primary store.Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.tellLocked(primary)
+}
+
+func (u *undeleted) tellLocked(primary store.Key) {
+	if u.all = u.all || len(u.primaries) == maxUndeleted; u.all {
+		u.primaries = nil
+	} else {
+		u.primaries = append(u.primaries, primary)
+	}
+	u.untold.Store(true)
+}
+
+// take returns what the caller hasn't been told of.
+func (u *undeleted) take() (primaries []store.Key, all bool) {
+	if !u.untold.Load() {
+		return nil, false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	primaries, all = u.primaries, u.all
+	u.primaries, u.all = nil, false
+	u.untold.Store(false)
+	return primaries, all
 }
 
 func (u *undeleted) has(k *store.Key) bool {
