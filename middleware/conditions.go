@@ -45,6 +45,7 @@ func (x *exchange) ranges(status int, b store.Block) (rfc9110.Ranges, bool) {
 // strip304 removes what a 304 doesn't carry: the fields that describe the
 // content that isn't sent (RFC 9110 §15.4.5).
 func strip304(h http.Header) {
+	stripDigests(h)
 	for _, name := range [...]string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Range"} {
 		delete(h, name)
 	}

@@ -42,8 +42,7 @@ func (f *fetch) confirm() bool {
 	case !decision.Store:
 		hd.notStored = reason(decision.Reason.String())
 		if f.supersedes(&decision) {
-			f.h.store.DeleteObject(f.stale)
-			f.h.noteUndeleted()
+			f.h.supersede(f.route, f.stale)
 		}
 	default:
 		if hd.notStored = f.keepWith(nil, object); hd.notStored == "" {

@@ -165,12 +165,10 @@ func (f *fetch) publish() bool {
 		hd.fill.Forgo()
 	}
 	if f.supersedes(d) {
-		f.h.store.DeleteObject(f.stale)
-		f.h.noteUndeleted()
+		f.h.supersede(f.route, f.stale)
 	}
 	if f.route.forwardsRng {
-		etag, _ := hd.full.Get("Etag")
-		f.outdateParts(hd.status, etag)
+		f.outdateParts(hd.status, hd.full.Header())
 	}
 	verdict := flight.Released
 	if d.ShareOnce {

@@ -192,6 +192,7 @@ func (s *stream) part(asked rfc9110.Ranges, h http.Header) (done bool) {
 			r.Close()
 		}
 	}()
+	stripDigests(h)
 	h["Content-Range"] = []string{"bytes " + strconv.FormatInt(p.Start, 10) + "-" +
 		strconv.FormatInt(p.Start+p.Length-1, 10) + "/" + complete}
 	h["Content-Length"] = []string{strconv.FormatInt(p.Length, 10)}

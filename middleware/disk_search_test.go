@@ -39,3 +39,21 @@ func TestNoVarySearchAndDisk(t *testing.T) {
 	d.get("MISS", "/a?utm=4")
 	d.askedOrigin(1)
 }
+
+// What leads from one query to another isn't written to the disk, where nothing would
+// use it.
+func TestNoVarySearchWritesNothingMore(t *testing.T) {
+	d := newDiskRig(t)
+	d.body = []byte("small")
+	d.header["No-Vary-Search"] = utm
+	d.route = Route{NoVarySearch: true}
+	d.restart()
+	for _, path := range []string{"/a", "/b", "/c"} {
+		d.get("MISS", path+"?utm=1")
+		d.get("HIT", path+"?utm=2")
+	}
+	d.restart()
+	require.Len(t, d.objects(), 3)
+	d.get("MISS", "/a?utm=3")
+	require.Zero(t, d.mw.Stats().PurgedLazily)
+}

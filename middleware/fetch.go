@@ -87,11 +87,7 @@ func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.O
 		h: h, flight: fl, route: x.route, key: x.key, stale: stale, directives: x.asked,
 		header: make(http.Header), interims: make(chan interim, 4), returned: make(chan struct{}),
 	}
-	ctx := trace.NewContext(context.WithoutCancel(x.r.Context()), nil) // the record is the client's
-	if ctx.Value(http.ServerContextKey) == nil {
-		// httputil.ReverseProxy tells of a broken body only on a server.
-		ctx = context.WithValue(ctx, http.ServerContextKey, &http.Server{})
-	}
+	ctx := onServer(trace.NewContext(context.WithoutCancel(x.r.Context()), nil)) // the record is the client's
 	ctx, f.trail = x.balanced(ctx, f.key)
 	f.ctx, f.cancel = context.WithCancelCause(x.guarded(ctx))
 	f.makeRequest(x)

@@ -163,12 +163,13 @@ type Route struct {
 	StoreStale bool
 	// StorePost stores the response to a POST for later GETs, if it has explicit
 	// freshness and its Content-Location is the request's own URL (RFC 9110
-	// §9.3.3).
+	// §9.3.3). It's copied as it goes to the client, within half of Store.FillBytes.
 	StorePost bool
 	// SelectLanguage lets a request have the stored response in the one language
 	// that it prefers to all others, if the origin varies by Accept-Language
-	// alone and the response says its language. Otherwise only an equal
-	// Accept-Language selects it.
+	// alone and the response says its language. A response counts as the one for its
+	// language if its own request preferred that one, or a regional form of it, to all
+	// others. Otherwise only an equal Accept-Language selects it.
 	SelectLanguage bool
 	// NoVarySearch lets a stored response answer a request for the same URL but for
 	// the query, if its own No-Vary-Search field says that the difference doesn't
@@ -192,7 +193,9 @@ type Route struct {
 	// the range served from it, as long as it starts within RangeWindow. The parts
 	// that come back for single ranges are kept in memory if they have a strong
 	// entity tag and the whole would fit there, and serve ranges within them while
-	// they are fresh (RFC 9111 §3.3, §3.4).
+	// they are fresh (RFC 9111 §3.3, §3.4). They take the room of the bytes that came.
+	// A whole that comes back is stored as such. What arrives is copied as it goes to
+	// the client, within half of Store.FillBytes; without room there it isn't kept.
 	ForwardRange bool
 	// RangeWindow is how far into an object a range may start for the whole
 	// object to be fetched. 0 means DefaultRangeWindow (8 MiB).

@@ -17,32 +17,19 @@ func copyHeader(h http.Header, b store.Block) (room []string) {
 		return b.CopyTo(h, ownFields)
 	}
 	delete(h, trace.HeaderCacheStatus) // what is there isn't from an upstream cache
-	vary, cookies, links := h["Vary"], h["Set-Cookie"], h["Link"]
+	var before [len(listsOfOuter)][]string
+	for i, name := range listsOfOuter {
+		before[i] = h[name]
+	}
 	room = b.CopyTo(h, ownFields)
-	joinOuter(h, "Vary", vary)
-	joinOuter(h, "Set-Cookie", cookies)
-	joinOuter(h, "Link", links)
+	for i, name := range listsOfOuter {
+		joinOuter(h, name, before[i])
+	}
 	return room
 }
 
-// ownHeader returns what the wrapped handler itself set: h without what was in
-// it before.
-func ownHeader(h, outer http.Header) http.Header {
-	if len(outer) == 0 {
-		return h
-	}
-	own := make(http.Header, len(h))
-	for name, values := range h {
-		before := outer[name]
-		switch {
-		case len(before) == 0 || len(values) < len(before) || !slices.Equal(values[:len(before)], before):
-			own[name] = values
-		case len(values) > len(before):
-			own[name] = values[len(before):]
-		}
-	}
-	return own
-}
+// listsOfOuter are the fields that are joined.
+var listsOfOuter = [...]string{"Vary", "Set-Cookie", "Link"}
 
 // joinOuter puts the values that were there before in front of the new ones,
 // each value once.

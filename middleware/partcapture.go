@@ -22,23 +22,39 @@ type partCapture struct {
 	size     int64 // the complete length
 	decision rfc9111.Decision
 	at       time.Time
-	body     []byte
-	broken   bool
+	tap      *store.Tap
+	joinOnly bool // the header doesn't describe the representation
+	part     run
 }
 
-func (p *partCapture) begin(x *exchange, status int, h http.Header) bool {
+// capturePart looks at the head of an answer to a range request.
+func (x *exchange) capturePart(status int, h http.Header) capture {
+	f := x.passed
 	h = canonicalNames(h)
-	etag, strong := strongTag(h)
-	p.f.outdateParts(status, etag)
-	place, size, ok := placeOf(status, h)
-	if !strong || !ok || size > x.h.store.MaxMemoryObject() {
-		return false
+	f.outdateParts(status, h)
+	if status == http.StatusOK { // the origin doesn't give parts
+		if w := f.captureWhole(h); w != nil {
+			return w
+		}
+		return nil
 	}
-	p.place, p.size, p.at, p.header = spanOf(place), size, time.Now(), h.Clone()
-	delete(p.header, "Content-Range")
-	delete(p.header, "Content-Length")
-	p.decision = p.f.rules(p.header, http.StatusOK, p.at) // as if it were the whole
-	return p.decision.Store
+	_, strong := strongTag(h)
+	place, size, ok := placeOf(status, h)
+	if !strong || !ok || size > f.h.store.MaxMemoryObject() {
+		return nil
+	}
+	p := &partCapture{f: f, place: spanOf(place), size: size, at: time.Now(), header: h.Clone()}
+	for _, name := range [...]string{"Content-Range", "Content-Length", "Content-Digest", "Content-Md5"} {
+		delete(p.header, name) // of the part
+	}
+	// Who asks with If-Range is known to have the other fields (RFC 9110 §15.3.7).
+	p.joinOnly = x.facts&hasIfRange != 0 && len(h["Content-Type"]) == 0
+	p.decision = f.rules(p.header, http.StatusOK, p.at) // as if it were the whole
+	if !p.decision.Store {
+		return nil
+	}
+	p.tap = f.h.store.NewTap(p.place.length())
+	return p
 }
 
 // placeOf returns which bytes a 206 has, and of how many. It reports false if
@@ -53,41 +69,38 @@ func placeOf(status int, h http.Header) (place rfc9110.Range, size int64, ok boo
 	return place, size, ok && size >= 0 && (length < 0 || length == place.Length)
 }
 
-func (p *partCapture) add(b []byte, err error) {
-	switch {
-	case p.broken:
-	case err != nil || int64(len(p.body)+len(b)) > p.place.length():
-		p.broken, p.body = true, nil
-	default:
-		p.body = append(p.body, b...)
-	}
-}
+func (p *partCapture) add(b []byte, err error) { tapInto(p.tap, b, err) }
+
+func (p *partCapture) drop() { p.tap.Drop() }
+
+// maxTries bounds how often a part is combined anew because others came meanwhile.
+const maxTries = 4
 
 // store keeps the part, if it's as long as it says and not outdated already.
 func (p *partCapture) store(x *exchange, r *http.Request) {
-	f := p.f
-	if p.header == nil {
-		return
-	}
+	f, body := p.f, p.tap.Take()
 	subject, _ := f.subject(p.header)
-	if p.broken || int64(len(p.body)) != p.place.length() || r.Context().Err() != nil ||
+	if int64(len(body)) != p.place.length() || r.Context().Err() != nil ||
 		x.lookup().object != nil ||
 		f.h.purges.list.Check(subject) != purge.Valid {
 		return
 	}
-	old, had := f.h.parts(f.key)
-	o := p.combined(old, had)
-	switch {
-	case o == nil:
-		return
-	case slices.Equal(o.Attached.(*parts).have, spans{{0, p.size}}):
-		if !f.keep(f.whole(o)) {
+	p.part = newRun(p.place.start, body)
+	for try := range maxTries {
+		old, had := f.h.parts(f.key)
+		if old == nil && try > 0 {
+			return // a newer answer, or a purge, made an end of them
+		}
+		o := p.combined(old, had)
+		if o == nil {
 			return
 		}
-	case !f.keepParts(o):
-		return
+		whole := slices.Equal(o.Attached.(*parts).have, spans{{0, p.size}})
+		if whole && f.claimParts(old) && f.keep(f.whole(o)) || !whole && f.keepParts(o, old) {
+			x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
+			return
+		}
 	}
-	x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
 }
 
 // combined returns the new part together with the old ones, if they are of the
@@ -99,27 +112,31 @@ func (p *partCapture) combined(old *store.Object, had *parts) *store.Object {
 		selecting = string(p.f.route.spec.AppendSelecting(nil, names, p.f.asked))
 	}
 	newest := old == nil || !old.RequestedAt.After(p.f.requestedAt)
+	next := &parts{size: p.size, names: names, selecting: selecting}
 	if old == nil || !p.fits(old) || !had.sameAs(names, selecting) {
-		if !newest {
+		if !newest || p.joinOnly {
 			return nil
 		}
-		body := make([]byte, p.size)
-		copy(body[p.place.start:], p.body)
-		return p.object(p.header, p.decision.Life, body, &parts{have: spans{p.place}, names: names, selecting: selecting})
+		next.have, next.pieces = spans{p.place}, pieces{p.part}
+		next.subject, next.facts = p.f.subject(p.header)
+		return p.object(p.header, p.decision.Life, next)
 	}
-	have, ok := had.have.with(p.place)
-	if !ok {
+	var ok bool
+	if next.have, ok = had.have.with(p.place); !ok {
 		return nil
 	}
-	body := old.Body
-	if !had.have.cover(p.place) {
-		body = p.filled(old.Body, had.have, newest)
+	switch {
+	case had.have.cover(p.place):
+		next.pieces = had.pieces
+	case newest:
+		next.pieces = had.pieces.over(p.part).within(next.have)
+	default:
+		next.pieces = had.pieces.under(p.part).within(next.have)
 	}
-	next := &parts{have: have, names: names, selecting: selecting}
 	if !newest { // its fields are the older ones
-		next.subject = had.subject
+		next.subject, next.facts = p.f.subjectBeside(p.header, had)
 		return &store.Object{
-			Key: old.Key, Primary: old.Primary, Status: old.Status, Header: old.Header, Body: body,
+			Key: old.Key, Primary: old.Primary, Status: old.Status, Header: old.Header, Content: next,
 			RequestedAt: old.RequestedAt, Attached: next, Life: old.Life, Length: old.Length,
 		}
 	}
@@ -128,28 +145,16 @@ func (p *partCapture) combined(old *store.Object, had *parts) *store.Object {
 	if !decision.Store || !slices.Equal(decision.VaryNames, names) {
 		return nil
 	}
-	return p.object(header, decision.Life, body, next)
+	next.subject, next.facts = p.f.subjectBeside(header, had)
+	return p.object(header, decision.Life, next)
 }
 
-// fits reports whether the part is of the representation that old is of.
+// fits reports whether the part is of the representation that old is of, in the same
+// coding.
 func (p *partCapture) fits(old *store.Object) bool {
-	etag, _ := old.Header.Get("Etag")
-	return etag == p.header["Etag"][0] && old.BodySize() == p.size
-}
-
-// filled returns a copy of a body with the part in its place.
-func (p *partCapture) filled(body []byte, have spans, newest bool) []byte {
-	next := make([]byte, len(body))
-	if newest {
-		copy(next, body)
-		copy(next[p.place.start:], p.body)
-		return next
-	}
-	copy(next[p.place.start:], p.body)
-	for _, s := range have {
-		copy(next[s.start:s.end], body[s.start:s.end])
-	}
-	return next
+	h := old.Header.Header()
+	return slices.Equal(h["Etag"], p.header["Etag"]) && old.BodySize() == p.size &&
+		(p.joinOnly || slices.Equal(h["Content-Encoding"], p.header["Content-Encoding"]))
 }
 
 // merged is the header of the combination: the stored fields, each replaced by
@@ -162,13 +167,12 @@ func (p *partCapture) merged(stored http.Header) http.Header {
 }
 
 // object makes the object that f's answer turns the parts into.
-func (p *partCapture) object(header http.Header, life rfc9111.Life, body []byte, have *parts) *store.Object {
+func (p *partCapture) object(header http.Header, life rfc9111.Life, have *parts) *store.Object {
 	f, key := p.f, partsKey(p.f.key)
-	have.subject, have.facts = f.subject(header)
 	return &store.Object{
-		Key: key, Primary: key, Status: http.StatusOK, Body: body,
+		Key: key, Primary: key, Status: http.StatusOK, Content: have,
 		Header:      store.EncodeBlock(rfc9111.StoredHeader(header, p.at, &f.route.policy), "Content-Length"),
-		RequestedAt: f.requestedAt, Attached: have, Life: life, Length: strconv.Itoa(len(body)),
+		RequestedAt: f.requestedAt, Attached: have, Life: life, Length: strconv.FormatInt(have.size, 10),
 	}
 }
 
@@ -176,7 +180,7 @@ func (p *partCapture) object(header http.Header, life rfc9111.Life, body []byte,
 func (f *fetch) whole(o *store.Object) *store.Object {
 	p := o.Attached.(*parts)
 	return &store.Object{
-		Key: f.variantKey(p.names), Primary: f.key, Status: o.Status, Header: o.Header, Body: o.Body,
+		Key: f.variantKey(p.names), Primary: f.key, Status: o.Status, Header: o.Header, Body: p.pieces.join(),
 		VaryNames: p.names, Selecting: p.selecting,
 		RequestedAt: o.RequestedAt, Attached: p.subject, Facts: p.facts, Life: o.Life, Length: o.Length,
 	}

@@ -55,6 +55,18 @@ func TestAnswerOutdatesParts(t *testing.T) {
 		{"not there", testnet.Text(404, ""), "bytes=2-3", true},
 		{"an error", testnet.Text(503, ""), "bytes=2-3", false},
 		{"unsatisfiable", testnet.Text(416, ""), "bytes=2-3", false},
+		{"unsatisfiable of the same length", testnet.Text(416, "", "Content-Range", "bytes */10"), "bytes=12-13", false},
+		{"unsatisfiable of another length", testnet.Text(416, "", "Content-Range", "bytes */3"), "bytes=4-5", true},
+		{"another length that isn't storable", piece("23", 2, 11, `"v1"`, "Set-Cookie", "a=b"), "bytes=2-3", true},
+		{"not modified", testnet.Text(304, "", "Etag", `W/"v1"`), "bytes=2-3", false},
+		{"not modified, without a tag", testnet.Text(304, ""), "bytes=2-3", false},
+		{"not modified, of another tag", testnet.Text(304, "", "Etag", `"v2"`), "bytes=2-3", true},
+		{"the same head", testnet.Text(200, "", "Etag", `"v1"`), "HEAD", false},
+		{"another head", testnet.Text(200, "", "Etag", `"v2"`), "HEAD", true},
+		{"another head with a cookie", testnet.Text(200, "", "Etag", `"v2"`, "Set-Cookie", "a=b"), "HEAD", true},
+		{"a head of another length", testnet.Text(200, "", "Etag", `"v1"`, "Content-Length", "9"), "HEAD", true},
+		{"a head that is not there", testnet.Text(410, ""), "HEAD", true},
+		{"a head with an error", testnet.Text(503, ""), "HEAD", false},
 		{"not there, with the tag", testnet.Text(404, "", "Etag", `"v1"`), "bytes=2-3", true},
 		{"not there for all", testnet.Text(404, ""), "", true},
 		{"an error for all", testnet.Text(500, ""), "", false},
@@ -67,10 +79,13 @@ func TestAnswerOutdatesParts(t *testing.T) {
 				s := newSite(t, forwarding(), piece("01", 0, 10, `"v1"`), c.next)
 				s.get("/", "Range", "bytes=0-1")
 				after(time.Second)
-				if c.ask == "" {
+				switch c.ask {
+				case "":
 					s.get("/")
-				} else {
-					s.get("/", "Range", c.ask)
+				case "HEAD":
+					s.do("HEAD", "/")
+				default:
+					s.get("/", "Range", c.ask, "If-None-Match", `"v0"`)
 				}
 				s.asked(2)
 				require.Equal(t, c.gone, s.partsOf("/") == nil)
@@ -168,6 +183,171 @@ func TestLatePart(t *testing.T) {
 	}
 }
 
+// Bytes that came with a tag are purged by it, whatever those beside them came with,
+// whichever of them came first.
+func TestTagsOfPartsAreUnited(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second []string
+		late          bool
+	}{
+		"others":   {[]string{"Surrogate-Key", "a"}, []string{"Surrogate-Key", "b"}, false},
+		"unstored": {[]string{"Surrogate-Key", "a", "Cache-Control", `no-cache="surrogate-key"`}, nil, false},
+		"the same": {[]string{"Surrogate-Key", "a"}, []string{"Surrogate-Key", "a"}, false},
+		"late":     {[]string{"Surrogate-Key", "a"}, []string{"Surrogate-Key", "b"}, true},
+	} {
+		for _, tag := range []string{"a", "b"} {
+			t.Run(name+" "+tag, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					o := tagged()
+					o.Default.ForwardRange = true
+					first, second := piece("01234", 0, 12, `"v1"`, c.first...), piece("56789", 5, 12, `"v1"`, c.second...)
+					s := newSite(t, o, first, second)
+					if c.late {
+						gate := closedUntilEnd(t)
+						first.Gate = gate
+						done := make(chan struct{})
+						go func() {
+							defer close(done)
+							s.h.ServeHTTP(httptest.NewRecorder(), request("GET", "/", "Range", "bytes=0-4"))
+						}()
+						synctest.Wait()
+						after(time.Second)
+						s.get("/", "Range", "bytes=5-9")
+						gate.Open()
+						<-done
+					} else {
+						s.get("/", "Range", "bytes=0-4")
+						s.get("/", "Range", "bytes=5-9")
+					}
+					require.Equal(t, spans{{0, 10}}, s.partsOf("/"))
+					s.purge(purge.Selector{Kind: purge.Tag, Tag: tag})
+					has := tag == "a" || len(c.second) > 0 && c.second[1] == "b"
+					require.Equal(t, has, s.partsOf("/") == nil)
+				})
+			})
+		}
+	}
+}
+
+// A part is about to join others, which meanwhile turn out to be of an older
+// representation, or are dropped: they don't come back with it.
+func TestPartsThatWereReplacedDoNotComeBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(s *site)
+		have      spans
+	}{
+		"replaced": {func(s *site) { s.answer(piece("vvv", 0, 10, `"v2"`)); s.get("/", "Range", "bytes=0-2") }, spans{{0, 3}}},
+		"gone":     {func(s *site) { s.answer(testnet.Text(404, "")); s.get("/", "Range", "bytes=0-2") }, nil},
+		"more":     {func(s *site) { s.answer(piece("89", 8, 10, `"v1"`)); s.get("/", "Range", "bytes=8-9") }, spans{{0, 2}, {4, 6}, {8, 10}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newSite(t, forwarding(), piece("01", 0, 10, `"v1"`))
+				s.get("/", "Range", "bytes=0-1")
+				x := begin(s.h.(*handler), httptest.NewRecorder(), request("GET", "/", "Range", "bytes=4-5"))
+				defer x.end()
+				require.Empty(t, x.classify())
+				require.Empty(t, x.identify())
+				key, in, ok := x.countsAsFetch(whyRange, x.r)
+				require.True(t, ok)
+				x.passed = x.asFetch(key, &in, x.r, time.Now())
+				defer x.passed.flight.Finish(nil)
+				p := x.capture(206, piece("45", 4, 10, `"v1"`).Header).(*partCapture)
+				p.add([]byte("45"), nil)
+				old, had := s.mw.parts(x.key)
+				p.part = newRun(4, []byte("45"))
+				stolen := p.combined(old, had)
+				after(time.Second)
+				c.meanwhile(s)
+				require.False(t, p.f.keepParts(stolen, old))
+				if name == "gone" {
+					return // what it would do then depends on when it looks
+				}
+				p.store(x, x.r)
+				require.Equal(t, c.have, s.partsOf("/"))
+			})
+		})
+	}
+}
+
+// The same entity tag for two codings: their bytes don't mix.
+func TestPartsOfOtherCodingsDoNotMix(t *testing.T) {
+	coded := []string{"Content-Encoding", "gzip"}
+	for _, c := range [][2][]string{{coded, nil}, {nil, coded}, {coded, {"Content-Encoding", "br"}}} {
+		bubble(t, func(t *testing.T) {
+			s := newSite(t, forwarding(), piece("01", 0, 10, `"v1"`, c[0]...), piece("23", 2, 10, `"v1"`, c[1]...))
+			s.get("/", "Range", "bytes=0-1")
+			s.get("/", "Range", "bytes=2-3")
+			require.Equal(t, spans{{2, 4}}, s.partsOf("/"))
+		})
+	}
+}
+
+// The answer to If-Range may leave out what its client has: it joins parts whose
+// fields are known, and isn't kept by itself.
+func TestPartWithoutDescription(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		short := testnet.Text(206, "23", "Content-Range", "bytes 2-3/10", "Etag", `"v1"`, "Cache-Control", "public, max-age=60")
+		s := newSite(t, forwarding(), short, piece("01", 0, 10, `"v1"`, "Content-Encoding", "gzip"), short)
+		s.get("/", "Range", "bytes=2-3", "If-Range", `"v1"`)
+		require.Nil(t, s.partsOf("/"))
+		s.get("/", "Range", "bytes=0-1")
+		s.get("/", "Range", "bytes=2-3", "If-Range", `"v1"`)
+		require.Equal(t, spans{{0, 4}}, s.partsOf("/"))
+		r := s.get("/", "Range", "bytes=2-3")
+		require.Equal(t, "gzip", r.header.Get("Content-Encoding"))
+	})
+}
+
+// A digest of one message's content isn't sent with other content.
+func TestContentDigestStaysWithItsContent(t *testing.T) {
+	digests := []string{"Content-Digest", "sha-256=:x:", "Content-Md5", "x", "Repr-Digest", "sha-256=:y:"}
+	has := func(t *testing.T, r reply, content bool) {
+		t.Helper()
+		require.Equal(t, [3]bool{content, content, true}, [3]bool{
+			r.header.Get("Content-Digest") != "", r.header.Get("Content-Md5") != "", r.header.Get("Repr-Digest") != "",
+		})
+	}
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, forwarding(), piece("01234", 0, 10, `"v1"`, digests...), piece("56789", 5, 10, `"v1"`, digests...))
+		r := s.get("/", "Range", "bytes=0-4")
+		has(t, r, true)
+		r = s.get("/", "Range", "bytes=1-2")
+		has(t, r, false)
+		s.get("/", "Range", "bytes=5-9")
+		r = s.get("/")
+		r.is(t, hit(digits, 60, 0))
+		has(t, r, false)
+	})
+	bubble(t, func(t *testing.T) {
+		s := newSite(t, Options{}, public(digits, append(digests, "Etag", `"v1"`)...))
+		r := s.get("/", "Range", "bytes=1-2")
+		has(t, r, false)
+		r = s.get("/")
+		has(t, r, true)
+		for _, header := range [][2]string{{"Range", "bytes=1-2"}, {"Range", "bytes=1-2,5-6"}, {"If-None-Match", `"v1"`}} {
+			r = s.get("/", header[0], header[1])
+			require.NotEqual(t, 200, r.status)
+			has(t, r, false)
+		}
+		r = s.get("/", "Range", "bytes=99-")
+		require.Equal(t, 416, r.status)
+		for i := 0; i < len(digests); i += 2 {
+			require.NotContains(t, r.header, digests[i])
+		}
+		s.asked(1)
+	})
+	bubble(t, func(t *testing.T) { // of the empty content of a 304
+		s := newSite(t, Options{}, public("page", append(digests, "Etag", `"v1"`)...), testnet.Text(304, "", "Etag", `"v1"`, "Content-Digest", "of nothing"))
+		s.get("/")
+		after(61 * time.Second)
+		r := s.get("/")
+		require.Equal(t, "REVALIDATED", r.header.Get("Weir-Cache-Status"))
+		has(t, r, true)
+		require.Equal(t, "sha-256=:x:", r.header.Get("Content-Digest"))
+	})
+}
+
 // The whole that is stored goes first, and parts asked for before it came aren't
 // kept beside it.
 func TestWholeGoesFirst(t *testing.T) {
@@ -211,8 +391,7 @@ func TestManySmallParts(t *testing.T) {
 		r.isRange(t, hitPart("23", 60, 0), "bytes 5002-5003/10000")
 		st := s.mw.Stats().Memory
 		require.EqualValues(t, 1, st.Objects)
-		require.Greater(t, st.Bytes, int64(len(body)))
-		require.Less(t, st.Bytes, int64(len(body)+8<<10))
+		require.Less(t, st.Bytes, int64(8<<10), "what came is what takes room")
 	})
 }
 

@@ -13,23 +13,32 @@ import (
 
 // Where a route hands ranges to the origin, the parts that come back are kept
 // (RFC 9111 §3.3): those of one representation, in one object of the store under a
-// key of its own. Its Body is as long as the whole, with nothing in the gaps, and
-// its parts say where the gaps are. A further part makes a new object (§3.4). It's
-// kept in memory only, and whatever is stored under the ordinary key goes first.
+// key of its own. Its content is in pieces with gaps between them, and takes the room
+// of the bytes that came. A further part makes a new object (§3.4), which shares the
+// old pieces. It's kept in memory only, and whatever is stored under the ordinary key
+// goes first.
 
-// parts is what an object is kept with whose body has gaps.
+// parts is what an object is kept with whose body has gaps. It's the body, too.
 type parts struct {
-	have      spans
+	size      int64 // of the whole
+	have      spans // what the pieces make together
+	pieces    pieces
 	names     []string // the selecting fields
 	selecting string   // and what they were
 	subject   *purge.Subject
 	facts     []byte // the same for a disk, once the parts are the whole
 }
 
-// Weight implements store.Attachment.
+// Size implements [store.Content].
+func (p *parts) Size() int64 { return p.size }
+
+// Open implements [store.Content].
+func (p *parts) Open() (store.File, error) { return piecesFile{p.pieces}, nil }
+
+// Weight implements [store.Attachment].
 func (p *parts) Weight() int64 {
 	const span, header = 16, 16
-	w := p.subject.Weight() + 128 + int64(cap(p.have)*span+len(p.selecting)+len(p.facts))
+	w := p.subject.Weight() + 160 + int64(cap(p.have)*span+len(p.selecting)+len(p.facts)) + p.pieces.weight()
 	for _, name := range p.names {
 		w += int64(header + len(name))
 	}
@@ -65,30 +74,57 @@ func (m *Middleware) parts(primary store.Key) (*store.Object, *parts) {
 // dropParts forgets what is kept of the responses to a primary key.
 func (m *Middleware) dropParts(primary store.Key) { m.store.DeleteMemory(partsKey(primary)) }
 
-// outdateParts forgets the parts that an answer to f shows to be of an older
-// representation.
-func (f *fetch) outdateParts(status int, etag string) {
-	switch status {
-	case http.StatusOK, http.StatusPartialContent, http.StatusNotFound, http.StatusGone:
-	default:
-		return // it says nothing about what the resource is
-	}
+// outdateParts forgets the parts that the head of an answer to f shows to be of an
+// older representation.
+func (f *fetch) outdateParts(status int, h http.Header) {
 	o, _ := f.h.parts(f.key)
 	if o == nil || o.RequestedAt.After(f.requestedAt) {
 		return
 	}
-	if have, _ := o.Header.Get("Etag"); have != etag || status >= 300 {
-		f.h.dropParts(f.key)
+	if etag, _ := o.Header.Get("Etag"); outdates(status, h, etag, o.BodySize()) {
+		f.h.store.DeleteMemoryObject(o)
 	}
 }
 
-// keepParts keeps an object with gaps, unless it was purged since f began: as
-// keepWith does.
-func (f *fetch) keepParts(o *store.Object) bool {
+// outdates reports whether a response, to GET or HEAD, shows that what has the given
+// strong tag and length isn't the representation any more.
+func outdates(status int, h http.Header, etag string, size int64) bool {
+	said := h.Get("Etag")
+	switch status {
+	case http.StatusOK:
+		declared := declaredLength(h, status)
+		return said != etag || declared >= 0 && declared != size
+	case http.StatusPartialContent:
+		_, complete, ok := placeOf(status, h)
+		return said != etag || ok && complete != size
+	case http.StatusNotModified:
+		return said != "" && !rfc9110.SameETag(etag, said)
+	case http.StatusRequestedRangeNotSatisfiable:
+		complete, ok := rfc9110.ParseUnsatisfiedRange(h.Get("Content-Range"))
+		return ok && complete != size
+	case http.StatusNotFound, http.StatusGone:
+		return true
+	}
+	return false // it says nothing about what the resource is
+}
+
+// keepParts keeps an object with gaps in the place of old, unless that isn't there any
+// more, or it was purged since f began: as keepWith does.
+func (f *fetch) keepParts(o, old *store.Object) bool {
 	if f.flight.Doomed() || f.h.purges.list.Check(o.Attached.(*parts).subject) != purge.Valid {
 		return false
 	}
-	return f.h.store.PutMemory(o, func() bool { return !f.flight.Doomed() }) == store.Kept
+	allowed := func(there *store.Object) bool { return there == old && !f.flight.Doomed() }
+	return f.h.store.PutMemory(o, allowed) == store.Kept
+}
+
+// claimParts takes out old, which a part makes whole, and reports whether it was
+// there.
+func (f *fetch) claimParts(old *store.Object) bool {
+	if old == nil {
+		return f.h.store.GetMemory(partsKey(f.key)) == nil
+	}
+	return f.h.store.DeleteMemoryObject(old)
 }
 
 // sameAs reports whether p's bytes may be combined with others: those of the

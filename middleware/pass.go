@@ -41,13 +41,16 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		x.ownRec, rec, x.rec = trace.Record{}, &own, &own
 		ctx = trace.NewContext(ctx, rec)
 	}
-	if key, in, ok := x.countsAsFetch(why, r); ok {
+	key, in, counts := x.countsAsFetch(why, r)
+	if pw.mayCapture = counts && x.capturing(); pw.mayCapture {
+		ctx = onServer(ctx)
+	}
+	if counts {
 		x.passed = x.asFetch(key, &in, r, pw.asked)
 		defer x.passed.flight.Finish(nil)
-		pw.capture = x.capture()
 	}
-	if len(w.Header()) > 0 && (pw.capture != nil || r.Method == http.MethodHead) {
-		pw.outer = w.Header().Clone()
+	if pw.mayCapture || r.Method == http.MethodHead {
+		pw.keepApart()
 	}
 	pw.watchWrites(x)
 	defer pw.watchRequestBody(x, r)()
@@ -66,6 +69,9 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 		}
 		if pw.watch.late() || pw.body.cutOff() {
 			rec.Outcome = trace.ClientGone
+		}
+		if pw.capture != nil {
+			pw.capture.drop()
 		}
 		pw.release()
 	}()

@@ -91,6 +91,9 @@ func (x *exchange) forget(key store.Key) {
 // make it invalid (RFC 9111 §4.3.5).
 func (x *exchange) headAnswered(status int, h http.Header) {
 	h = canonicalNames(h)
+	if x.route.forwardsRng {
+		x.passed.outdateParts(status, h)
+	}
 	if len(h["Set-Cookie"]) > 0 {
 		return // it's for one client
 	}
@@ -101,12 +104,7 @@ func (x *exchange) headAnswered(status int, h http.Header) {
 	stored := o.Header.Header()
 	switch rfc9111.HeadEffect(stored, o.BodySize(), status, h) {
 	case rfc9111.HeadInvalidates:
-		if x.route.languages && variesByLanguage(o.VaryNames) {
-			x.h.store.Delete(x.key) // it's stored a second time, by its language
-		} else {
-			x.h.store.DeleteObject(o)
-		}
-		x.h.noteUndeleted()
+		x.h.supersede(x.route, o)
 	case rfc9111.HeadRefreshes:
 		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(f.requestedAt) && f.keep(fresh) {
 			f.keepBySearch(fresh)

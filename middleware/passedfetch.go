@@ -55,15 +55,3 @@ func (x *exchange) spelt(r *http.Request) bool {
 	canonicalise(&c, x.target().Scheme)
 	return r.ProtoAtLeast(1, 1) && c.Host == r.Host && c.RequestURI == r.RequestURI && *c.URL == *r.URL
 }
-
-// capture returns what is to keep a copy of the answer to x, or nil if only its
-// head matters.
-func (x *exchange) capture() capture {
-	switch x.r.Method {
-	case http.MethodPost:
-		return &postCapture{f: x.passed}
-	case http.MethodGet:
-		return &partCapture{f: x.passed}
-	}
-	return nil
-}

@@ -21,7 +21,8 @@ type passWriter struct {
 	w     http.ResponseWriter
 	asked time.Time
 	wrote bool
-	outer http.Header // what outer handlers had set, where only the handler's own counts
+	outer http.Header // what outer handlers had set, if the handler has
+	own   http.Header // a map of its own; else nil
 
 	permit admission.Permit
 	timed  bool    // the request has no body, so that only the origin takes time
@@ -30,20 +31,12 @@ type passWriter struct {
 	watch slowWatch // of the client, while it's written to
 	body  *slowBody // the request's; nil if it isn't watched
 
-	trail   *lb.Trail // what a balancer behind the handler did
-	capture capture   // nil unless the response may answer later GETs
+	trail      *lb.Trail // what a balancer behind the handler did
+	mayCapture bool
+	capture    capture // nil unless the response may answer later GETs
 
 	endless  bool // only the end of the body says how long it is
 	answered bool // a stored response was the answer; the handler's isn't sent
-}
-
-// capture keeps a copy of a response that is passed. begin looks at its head and
-// reports whether it's wanted, add gets what the client took of its body, and store
-// stores it after the handler has returned.
-type capture interface {
-	begin(x *exchange, status int, h http.Header) bool
-	add(b []byte, err error)
-	store(x *exchange, r *http.Request)
 }
 
 var _ interface {
@@ -56,9 +49,6 @@ var _ interface {
 // Unwrap is for http.ResponseController.
 func (p *passWriter) Unwrap() http.ResponseWriter { return p.w }
 
-// Header returns the client's header map.
-func (p *passWriter) Header() http.Header { return p.w.Header() }
-
 // WriteHeader sends the head, with the cache's fields if it's the final one.
 func (p *passWriter) WriteHeader(status int) {
 	if rfc9110.OriginFailed(status) {
@@ -69,6 +59,9 @@ func (p *passWriter) WriteHeader(status int) {
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols && p.oldClient() {
 		return // it knows no interim responses (RFC 9110 §15.2)
+	}
+	if !p.wrote {
+		p.expose()
 	}
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
@@ -158,7 +151,7 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes
 		if x := p.x.Load(); x != nil {
-			x.setStatus(p.w.Header(), make([]string, ownFields)) // httputil.ReverseProxy sends it
+			x.setStatus(p.Header(), make([]string, ownFields)) // httputil.ReverseProxy sends it
 		}
 	}
 	return conn, rw, err
@@ -186,11 +179,14 @@ func (p *passWriter) finish() {
 	x := p.x.Load()
 	switch {
 	case p.wrote:
+		p.exposeTrailers()
 	case x.r.Context().Err() != nil:
 		// It may have given up, which says nothing about what is stored.
+		p.expose()
 		x.setStatus(p.w.Header(), make([]string, ownFields))
 	default:
 		p.wrote = true
+		p.expose()
 		tellStatus(x.r.Context(), p.permit, http.StatusOK, p.timed)
 		p.head(x, http.StatusOK)
 	}
@@ -198,11 +194,10 @@ func (p *passWriter) finish() {
 
 // head looks at the final head and adds the fields to it.
 func (p *passWriter) head(x *exchange, status int) {
-	own := ownHeader(p.w.Header(), p.outer)
-	if p.capture != nil && !p.capture.begin(x, status, own) {
-		p.capture = nil
+	if p.mayCapture {
+		p.capture = x.capture(status, p.Header())
 	}
-	x.passedHead(status, p.w.Header(), own)
+	x.passedHead(status, p.w.Header(), p.Header())
 }
 
 // release gives the permit back, and lets go of the exchange, which is reused: a

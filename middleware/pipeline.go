@@ -36,7 +36,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for {
 		found := x.lookup()
-		if o, ttl := x.part(&found); o != nil {
+		if o, ttl := x.part(&found); o != nil && x.open(o) {
 			x.respond(o, trace.Hit, whyPart, ttl)
 			return
 		}

@@ -23,6 +23,7 @@ func (x *exchange) respondRanges(o *store.Object, asked rfc9110.Ranges, h http.H
 		x.unsatisfiable(h, size)
 	case len(parts) == 1:
 		p := parts[0]
+		stripDigests(h)
 		h["Content-Range"] = []string{p.ContentRange(size)}
 		h["Content-Length"] = []string{strconv.FormatInt(p.Length, 10)}
 		x.head(http.StatusPartialContent)
@@ -33,12 +34,20 @@ func (x *exchange) respondRanges(o *store.Object, asked rfc9110.Ranges, h http.H
 	return true
 }
 
+// stripDigests removes digests of the whole as content, which the answer doesn't have
+// (RFC 9530 §2). Those of the representation stay.
+func stripDigests(h http.Header) {
+	delete(h, "Content-Digest")
+	delete(h, "Content-Md5")
+}
+
 // unsatisfiable answers 416: the header of the stored response has no place in
 // it but for what caches need.
 func (x *exchange) unsatisfiable(h http.Header, size int64) {
-	for _, name := range [...]string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Etag", "Last-Modified"} {
+	for _, name := range [...]string{"Content-Type", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition", "Repr-Digest", "Etag", "Last-Modified"} {
 		delete(h, name)
 	}
+	stripDigests(h)
 	delete(h, "Expires")
 	h["Cache-Control"] = []string{"no-store"} // the page's own is not about this
 	h["Content-Range"] = []string{rfc9110.UnsatisfiedRange(size)}
@@ -48,6 +57,7 @@ func (x *exchange) unsatisfiable(h http.Header, size int64) {
 
 // multipart answers with several parts (RFC 9110 §14.6).
 func (x *exchange) multipart(o *store.Object, parts []rfc9110.Range, h http.Header) {
+	stripDigests(h)
 	mw := multipart.NewWriter(bodyWriter{x})
 	size := o.BodySize()
 	kind, _ := o.Header.Get("Content-Type")

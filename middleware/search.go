@@ -14,9 +14,8 @@ const maxSearchRules = 4
 // No-Vary-Search field says don't matter: under the target's key without query
 // there's a record of the rules seen (searchRules), and under the key that a rule
 // makes of a query, or the variants of that key, a link to the newest response
-// (searchLink). Both are objects without a body in the store, so that its bounds
-// count them and they may vanish at any time (what a disk brings back of them isn't
-// used), which is a miss. The response
+// (searchLink). Both are objects without a body in the store's memory, so that its
+// bounds count them and they may vanish at any time, which is a miss. The response
 // itself stays one object under its own key: what removes or replaces it there
 // leaves the link leading nowhere.
 
@@ -61,7 +60,7 @@ func (x *exchange) searchPlace(in *cachekey.Input) (p searchPlace) {
 
 // rulesOf returns the rules remembered for a target.
 func (m *Middleware) rulesOf(base cachekey.Key) []cachekey.Search {
-	if o, _ := m.store.Get(store.Key(base)); o != nil {
+	if o := m.store.GetMemory(store.Key(base)); o != nil {
 		if s, ok := o.Attached.(*searchRules); ok {
 			return s.rules
 		}
@@ -96,7 +95,7 @@ func (f *fetch) keepBySearch(o *store.Object) {
 		}
 		link.Key = store.Key(f.route.spec.WithVary(key, o.VaryNames, f.asked))
 	}
-	f.keep(link)
+	f.h.store.PutMemory(link, func(*store.Object) bool { return !f.flight.Doomed() })
 }
 
 // rememberRule makes rule the newest of its target. Two at the same time may lose
@@ -112,7 +111,7 @@ func (m *Middleware) rememberRule(base cachekey.Key, rule cachekey.Search) {
 			rules = append(rules, r)
 		}
 	}
-	m.store.Put(&store.Object{Key: store.Key(base), Primary: store.Key(base), Attached: &searchRules{rules}})
+	m.store.PutMemory(&store.Object{Key: store.Key(base), Primary: store.Key(base), Attached: &searchRules{rules}}, nil)
 }
 
 // bySearch looks for a response to another query that may answer x as it is. If

@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -78,13 +79,16 @@ func NewSubject(f Facts) *Subject {
 }
 
 // Inherit gives s the tags and groups of old, a response to the same request, beside
-// its own. Only before s is used.
+// its own, each once. Only before s is used.
 func (s *Subject) Inherit(old *Subject) {
-	if s.allTags = s.allTags || old.allTags || len(s.tags)+len(old.tags) > MaxTags; s.allTags {
-		s.tags = nil
-		return
+	if !slices.Equal(s.tags, old.tags) {
+		s.tags = slices.Concat(s.tags, old.tags)
+		slices.Sort(s.tags)
+		s.tags = slices.Compact(s.tags)
 	}
-	s.tags = append(s.tags[:len(s.tags):len(s.tags)], old.tags...)
+	if s.allTags = s.allTags || old.allTags || len(s.tags) > MaxTags; s.allTags {
+		s.tags = nil
+	}
 }
 
 // Seq returns the number of the fetch, as in [Facts].

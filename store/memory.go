@@ -134,11 +134,14 @@ func (m *memory) Delete(k Key) bool {
 }
 
 // replacePrimary puts o under its primary key and returns the index that was
-// there, if any; unless allowed says no.
-func (m *memory) replacePrimary(o *Object, allowed func() bool) (old *Index, ok bool) {
+// there, if any; unless allowed, which is told what was there, says no.
+func (m *memory) replacePrimary(o *Object, allowed func(*Object) bool) (old *Index, ok bool) {
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
 		old = nil
-		if ok = allowed == nil || allowed(); !ok {
+		if !found {
+			prev = nil
+		}
+		if ok = allowed == nil || allowed(prev); !ok {
 			return prev, otter.CancelOp
 		}
 		if found {
@@ -155,10 +158,13 @@ func (m *memory) replacePrimary(o *Object, allowed func() bool) (old *Index, ok 
 
 // addVariant makes the primary key lead to o too, and returns the lineage to
 // keep o in and the variants that fell out of the index.
-func (m *memory) addVariant(o *Object, maxVariants int, allowed func() bool) (l *lineage, dropped []Key, ok bool) {
+func (m *memory) addVariant(o *Object, maxVariants int, allowed func(*Object) bool) (l *lineage, dropped []Key, ok bool) {
 	var record *Object
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
-		if ok = allowed == nil || allowed(); !ok {
+		if !found {
+			prev = nil
+		}
+		if ok = allowed == nil || allowed(prev); !ok {
 			return prev, otter.CancelOp
 		}
 		var x *Index
@@ -182,14 +188,16 @@ func (m *memory) remove(primary Key) (*Object, bool) {
 	return m.cache.Invalidate(primary)
 }
 
-// removeIf takes o out if it's still what its key leads to.
-func (m *memory) removeIf(o *Object) {
+// removeIf takes o out if it's still what its key leads to, and reports whether it
+// was.
+func (m *memory) removeIf(o *Object) (was bool) {
 	m.cache.ComputeIfPresent(o.Key, func(prev *Object) (*Object, otter.ComputeOp) {
-		if prev == o {
+		if was = prev == o; was {
 			return nil, otter.InvalidateOp
 		}
 		return prev, otter.CancelOp
 	})
+	return was
 }
 
 // removeSame takes out what o.Key leads to if it's o, or a copy of it that was

@@ -32,9 +32,10 @@ type Options struct {
 	// first. 0 means DefaultMaxVariants (64); at most 4096, and no more than fit
 	// into an eighth of MemoryBytes at 32 bytes each.
 	MaxVariants int
-	// FillBytes bounds the memory of all bodies being fetched, together. A
-	// fill that gets none beyond its first 64 KiB is handed through and not
-	// stored. 0 means DefaultFillBytes (64 MiB); at least 1 MiB.
+	// FillBytes bounds the memory of all bodies being fetched, together, and of
+	// the copies of those that are handed on (see Tap), which get no more than half.
+	// A fill that gets none beyond its first 64 KiB is handed through and not
+	// stored, and so is a copy. 0 means DefaultFillBytes (64 MiB); at least 1 MiB.
 	FillBytes int64
 	// Disk is an opened tier behind memory, such as one of package store/disk.
 	// It keeps what is too large for memory, and a copy of what is in memory,
@@ -154,14 +155,18 @@ func (s *Store) PutIf(o *Object, allowed func() bool) Rejection {
 	if s.disk != nil {
 		return s.putTiers(o, allowed)
 	}
-	r, dropped := s.putMemory(o, allowed)
+	var over func(*Object) bool
+	if allowed != nil {
+		over = func(*Object) bool { return allowed() }
+	}
+	r, dropped := s.putMemory(o, over)
 	s.drop(dropped)
 	return r
 }
 
 // putMemory puts o into memory, and returns the variants that are to be
-// dropped because of it.
-func (s *Store) putMemory(o *Object, allowed func() bool) (r Rejection, dropped []Key) {
+// dropped because of it. allowed is as in PutMemory.
+func (s *Store) putMemory(o *Object, allowed func(there *Object) bool) (r Rejection, dropped []Key) {
 	if r := s.memory.refuse(o); r != Kept {
 		return r, nil
 	}
@@ -274,8 +279,8 @@ type Stats struct {
 	// disk. DiskDropped counts those that won't be, because too many waited:
 	// a restart won't find them.
 	DiskQueued, DiskDropped int64
-	// FillBytes is the memory of the bodies being fetched now, MaxFillBytes
-	// its bound.
+	// FillBytes is the memory of the bodies being fetched or copied now,
+	// MaxFillBytes its bound.
 	FillBytes, MaxFillBytes int64
 	// PurgedLazily counts the objects that were found purged when looked up.
 	PurgedLazily int64

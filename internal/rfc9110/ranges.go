@@ -160,6 +160,17 @@ func (s Spec) resolve(size int64) (Range, bool) {
 	return Range{s.First, min(s.Last, size-1) - s.First + 1}, true
 }
 
+// ParseUnsatisfiedRange reads the Content-Range value of a 416: the length that the
+// content has.
+func ParseUnsatisfiedRange(value string) (size int64, ok bool) {
+	unit, rest, _ := strings.Cut(value, " ")
+	total, ok := strings.CutPrefix(rest, "*/")
+	if !ok || !field.EqualFold(unit, "bytes") {
+		return 0, false
+	}
+	return exact(total)
+}
+
 // ParseContentRange reads the Content-Range of a 206 in bytes (RFC 9110 §14.4).
 // size is -1 if it isn't known ("*").
 func ParseContentRange(value string) (r Range, size int64, ok bool) {

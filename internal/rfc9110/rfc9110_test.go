@@ -288,3 +288,15 @@ func FuzzIfNoneMatch(f *testing.F) {
 		}
 	})
 }
+
+func TestParseUnsatisfiedRange(t *testing.T) {
+	for value, want := range map[string]int64{"bytes */10": 10, "Bytes */0": 0, UnsatisfiedRange(1 << 40): 1 << 40} {
+		size, ok := ParseUnsatisfiedRange(value)
+		assert.True(t, ok, value)
+		assert.Equal(t, want, size)
+	}
+	for _, value := range []string{"", "bytes", "bytes */", "bytes */*", "bytes 0-1/2", "bytes */-1", "bytes */1 ", "lines */3", "bytes */99999999999999999999", "*/3"} {
+		_, ok := ParseUnsatisfiedRange(value)
+		assert.False(t, ok, value)
+	}
+}

@@ -65,7 +65,9 @@ func sameDate(a, b string) bool {
 
 // keptOnFreshen are the fields of a stored response that a 304 doesn't replace
 // (RFC 9111 §3.2): they describe the stored body as it is.
-var keptOnFreshen = [...]string{"Content-Encoding", "Content-Length", "Content-Range", "Content-Type"}
+var keptOnFreshen = [...]string{
+	"Content-Digest", "Content-Encoding", "Content-Length", "Content-Md5", "Content-Range", "Content-Type",
+}
 
 // Freshen returns the header of a stored response updated by that of a 304, or
 // of a 200 to HEAD (RFC 9111 §3.2): each field of the update replaces the stored
