@@ -298,14 +298,14 @@ func TestAdmissionOptionsAreChecked(t *testing.T) {
 	}{
 		"nothing": {},
 		"without their parts": {
-			AdmissionOptions{Priority: prio, Weights: map[string]int{"a": 1}, Sender: sender, Verifier: verifier, ClientField: guard.Forwarded},
+			AdmissionOptions{Priority: prio, Weights: map[string]int{"a": 1}, Sender: sender, Verifier: verifier},
 			RouteAdmission{Class: admission.Critical, Route: "x", Cost: 2, Rate: "y"},
 			[]string{"Admission.Priority", "Admission.Weights", "Admission.Sender", "Admission.Verifier", "Default.Admission =", "Default.Admission.Rate"},
 		},
 		"values": {
 			AdmissionOptions{Limiter: &admission.Options{}, Overload: &admission.OverloadOptions{}, Guard: g, Weights: map[string]int{"a": 1001, "b": 0}, ClientField: 9},
 			RouteAdmission{Class: 9, Route: "x", Cost: -1, Rate: "y"},
-			[]string{`Admission.Weights["a"]`, `Admission.Weights["b"]`, "Default.Admission.Class", "Default.Admission.Cost", "Default.Admission.Route", "Default.Admission.Rate"},
+			[]string{`Admission.Weights["a"]`, `Admission.Weights["b"]`, "Admission.ClientField", "Default.Admission.Class", "Default.Admission.Cost", "Default.Admission.Route", "Default.Admission.Rate"},
 		},
 		"of the parts": {
 			AdmissionOptions{Limiter: &admission.Options{Limit: -1}, Overload: &admission.OverloadOptions{Knee: -1}},
