@@ -46,6 +46,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f := p.pool.Get().(*forwarding)
 	f.begin(w, p.clean(r))
+	defer f.writer.stop() // after a panic too: the server's writer isn't ours any more then
 	f.rp.ServeHTTP(&f.writer, f.in)
 	// Not after a panic: somebody may still hold it then.
 	f.end()

@@ -39,6 +39,14 @@ func (w *writer) end() {
 	w.mu.Unlock()
 }
 
+// stop sees to it that nothing is flushed any more, nor is being flushed.
+func (w *writer) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushes = false
+	w.stopLocked()
+}
+
 // Unwrap returns the writer below.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
