@@ -31,7 +31,7 @@ func (f *forwarding) fail(_ http.ResponseWriter, out *http.Request, err error) {
 // no pool serves (RFC 9110 §15.5.20), 400 or 413 when the request's body is
 // what failed, else 502. The answers have no body and are not for storing.
 func ProxyError(w http.ResponseWriter, _ *http.Request, err error) {
-	status, wait := errorStatus(err)
+	status, wait := ErrorStatus(err)
 	h := w.Header()
 	h["Cache-Control"] = []string{"no-store"}
 	if wait > 0 {
@@ -40,9 +40,9 @@ func ProxyError(w http.ResponseWriter, _ *http.Request, err error) {
 	w.WriteHeader(status)
 }
 
-// errorStatus returns the status for an error, and after how long it makes sense
-// to try again; 0 for unknown.
-func errorStatus(err error) (int, time.Duration) {
+// ErrorStatus returns the status that [ProxyError] answers an error with, and after
+// how long it makes sense to try again; 0 for unknown.
+func ErrorStatus(err error) (status int, retryAfter time.Duration) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return http.StatusRequestEntityTooLarge, 0
 	}

@@ -38,7 +38,7 @@ func (x *exchange) deliver(a *attendance, hd *head) bool {
 		if a.stale {
 			x.rec.Cache.Status = trace.Expired
 		}
-		x.refuse(hd.errStatus, hd.reason)
+		x.refuseFor(hd.errStatus, hd.reason, hd.retry)
 		return true
 	case staleError:
 		x.respond(hd.object, trace.StaleError, hd.reason, hd.object.Life.TTL(x.now))

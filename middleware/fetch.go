@@ -220,9 +220,13 @@ func (f *fetch) failWith(err error) bool {
 	if stood, first := f.standIn(true); stood {
 		return first
 	}
-	hd := &head{kind: failed, errStatus: http.StatusBadGateway, reason: reason("the origin can't be reached")}
-	if isTimeout(err) {
-		hd.errStatus, hd.reason = http.StatusGatewayTimeout, "the origin didn't answer in time"
+	hd := &head{kind: failed, reason: "the origin can't be reached"}
+	hd.errStatus, hd.retry = errorStatus(err)
+	switch hd.errStatus {
+	case http.StatusGatewayTimeout:
+		hd.reason = "the origin didn't answer in time"
+	case http.StatusServiceUnavailable, http.StatusMisdirectedRequest:
+		hd.reason = reason(err.Error())
 	}
 	return f.flight.Decide(flight.Released, hd, nil)
 }

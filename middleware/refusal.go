@@ -39,10 +39,15 @@ func setRefusal(w http.ResponseWriter, r *http.Request, retryAfter time.Duration
 	h["Cache-Control"] = []string{"no-store"}
 	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
-	if retryAfter > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(spread(retryAfter), 10)}
-	}
+	setRetryAfter(h, retryAfter)
 	giveUpBody(w, r)
+}
+
+// setRetryAfter says when to come again; 0 says nothing.
+func setRetryAfter(h http.Header, d time.Duration) {
+	if d > 0 {
+		h["Retry-After"] = []string{strconv.FormatInt(spread(d), 10)}
+	}
 }
 
 // giveUpBody sees to it that an answer doesn't wait for the request's body. HTTP/2

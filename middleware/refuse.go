@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weirhttp/weir/lb"
 	"github.com/weirhttp/weir/trace"
 )
 
@@ -29,8 +30,8 @@ func (x *exchange) refuseFor(status int, why reason, retryAfter time.Duration) {
 // ProxyErrorHandler is an ErrorHandler for httputil.ReverseProxy. It tells the
 // cache that the origin couldn't be reached, which is not the same as an origin
 // that answers 502: a stale response may stand in where nothing forbids it (RFC
-// 9111 §4.2.4). Outside a fetch it answers 502, 504 after a timeout, or 408 if it's the
-// client that didn't send its body.
+// 9111 §4.2.4). Outside a fetch it answers as [lb.ProxyError] does, and with 408 if it's
+// the client that didn't send its body.
 func ProxyErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 	var body *slowBody
 	for u := w; u != nil; {
@@ -54,18 +55,25 @@ func ProxyErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		u = wrapped.Unwrap()
 	}
-	status := http.StatusBadGateway
-	switch {
-	case body.cutOff():
+	status, retryAfter := errorStatus(err)
+	if body.cutOff() {
 		status = http.StatusRequestTimeout
-	case isTimeout(err):
-		status = http.StatusGatewayTimeout
 	}
 	w.Header()["Cache-Control"] = []string{"no-store"}
+	setRetryAfter(w.Header(), retryAfter)
 	if body.wanted() {
 		giveUpBody(w, r)
 	}
 	w.WriteHeader(status)
+}
+
+// errorStatus is what an origin's failure is to clients, and when they may come again;
+// 0 for unknown.
+func errorStatus(err error) (status int, retryAfter time.Duration) {
+	if isTimeout(err) {
+		return http.StatusGatewayTimeout, 0
+	}
+	return lb.ErrorStatus(err)
 }
 
 func isTimeout(err error) bool {
