@@ -197,9 +197,3 @@ func isRejected(err error) bool {
 	}
 	return strings.Contains(err.Error(), "graceful shutdown GOAWAY")
 }
-
-// isStreamError reports whether err is an HTTP/2 origin's reset of the stream.
-func isStreamError(err error) bool {
-	var se streamError
-	return errors.As(err, &se)
-}
