@@ -49,7 +49,7 @@ var policies = []PolicyInfo{
 		"Many proxies in front of the same origins, which in turns could fall into step.",
 	}, {
 		LeastConnections, "Least connections",
-		"The one with the fewest requests in flight for its weight; any of those if several have as few.",
+		"The one with the fewest requests in flight for its weight; if several have as few, the next of them in turn.",
 		"n",
 		"Requests of very different duration, such as downloads and WebSockets, through one or few proxies.",
 	}, {

@@ -111,10 +111,34 @@ func (s *sequence) choice() int {
 	switch s.order {
 	case inTurns:
 		return s.inTurn()
+	case leastBusy:
+		return s.leastInTurn()
 	case betterOfTwo, soonerOfTwo:
 		return s.ofTwo()
 	}
 	return s.following(&s.tried) // none yet
+}
+
+// leastInTurn chooses the one with the fewest in flight for its weight. The look begins
+// with the one whose turn it is, so that origins that are as good share as they should,
+// and ends at the first that is idle.
+func (s *sequence) leastInTurn() int {
+	i := s.inTurn()
+	best, entries := i, s.set.entries
+	n, w := int(entries[i].load.inFlight.Load()), int(entries[i].weight)
+	for range len(entries) - 1 {
+		if n == 0 {
+			break
+		}
+		if i++; i == len(entries) {
+			i = 0
+		}
+		e := &entries[i]
+		if m := int(e.load.inFlight.Load()); m*w < n*int(e.weight) {
+			best, n, w = i, m, int(e.weight)
+		}
+	}
+	return best
 }
 
 func (s *sequence) inTurn() int {
@@ -177,8 +201,8 @@ func (s *sequence) below(n int) int {
 	return int(high)
 }
 
-// least chooses the one with the fewest in flight for its weight; of several, one
-// in proportion to weight, so that idle origins share as they should.
+// least is leastInTurn for those after the first; of several that are as good it
+// chooses at random, so that the load of one that fails doesn't fall on its neighbour.
 func (s *sequence) least(out *indices) int {
 	var ties indices // those from since on are as good as the best
 	since, tied, best, bestWeight := 0, 0, 1<<30, 1

@@ -210,7 +210,7 @@ func TestLeastConnectionsTakesTheLeast(t *testing.T) {
 			es[i].load.inFlight.Store(int32(r.IntN(20)))
 		}
 		s := newSet(es)
-		seq := dice(&s, leastBusy, nil, r)
+		seq := dice(&s, leastBusy, new(atomic.Uint64), r)
 		last := -1.0
 		for i, ok := seq.next(); ok; i, ok = seq.next() {
 			l := float64(es[i].load.inFlight.Load()) / float64(es[i].weight)
@@ -218,6 +218,27 @@ func TestLeastConnectionsTakesTheLeast(t *testing.T) {
 			last = l
 		}
 	}
+}
+
+// Idle origins share as their weights say, to the request; one that is busy is passed
+// over as long as another isn't.
+func TestLeastConnectionsSharesInTurn(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	es := entries(1, 2, 5)
+	s := newSet(es)
+	turn := new(atomic.Uint64)
+	first := func() []int {
+		counts := make([]int, len(es))
+		for range 800 {
+			seq := dice(&s, leastBusy, turn, r)
+			i, _ := seq.next()
+			counts[i]++
+		}
+		return counts
+	}
+	assert.Equal(t, []int{100, 200, 500}, first())
+	es[2].load.inFlight.Store(1)
+	assert.Zero(t, first()[2])
 }
 
 // Latency: the slower one gets nothing while the faster one is idle, failures
