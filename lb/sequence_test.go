@@ -339,7 +339,7 @@ func TestFailoverKeepsItsOrder(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 2}, got)
 }
 
-// The bars of the study: none allocates.
+// Choosing allocates nothing, whatever the policy.
 func TestOrdersAllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
