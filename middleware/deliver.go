@@ -41,7 +41,7 @@ func (x *exchange) deliver(a *attendance, hd *head) bool {
 		x.refuseFor(hd.errStatus, hd.reason, hd.retry)
 		return true
 	case staleError:
-		x.respond(hd.object, trace.StaleError, hd.reason, hd.object.Life.TTL(x.now))
+		x.respond(hd.object, trace.StaleError, hd.reason, x.h.lifeOf(hd.object, x.now).TTL(x.now))
 		return true
 	case confirmed:
 		status := trace.Collapsed

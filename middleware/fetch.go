@@ -252,7 +252,8 @@ func (f *fetch) standIn(unreachable bool) (stood, first bool) {
 	if unreachable {
 		allowed = rfc9111.StaleOnDisconnect
 	}
-	ok, why := allowed(&f.stale.Life, f.directives, &f.route.policy, time.Now())
+	now := time.Now()
+	ok, why := allowed(f.h.lifeOf(f.stale, now), f.directives, &f.route.policy, now)
 	if ok {
 		f.flight.CloseToWaiters()
 		first = f.flight.Decide(flight.Shared, &head{kind: staleError, object: f.stale, reason: reason(why.String())}, nil)

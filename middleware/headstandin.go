@@ -28,7 +28,8 @@ func (p *passWriter) standInForHead(unreachable bool) bool {
 		allowed = rfc9111.StaleOnDisconnect
 	}
 	now := time.Now()
-	ok, why := allowed(&o.Life, x.asked, &x.route.policy, now)
+	life := x.h.lifeOf(o, now)
+	ok, why := allowed(life, x.asked, &x.route.policy, now)
 	if !ok {
 		return false
 	}
@@ -37,6 +38,6 @@ func (p *passWriter) standInForHead(unreachable bool) bool {
 	clear(h) // the failed response's fields
 	maps.Copy(h, p.outer)
 	x.now = now
-	x.respond(o, trace.StaleError, reason(why.String()), o.Life.TTL(now))
+	x.respond(o, trace.StaleError, reason(why.String()), life.TTL(now))
 	return true
 }

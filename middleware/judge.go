@@ -6,6 +6,8 @@ import (
 
 	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/purge"
+	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/trace"
 )
 
@@ -81,6 +83,15 @@ func (x *exchange) judge(f *found) verdict {
 		}
 	}
 	return v
+}
+
+// lifeOf is the life of a stored response: one that was purged softly is stale, and
+// what stale responses may be used for is all that's left.
+func (m *Middleware) lifeOf(o *store.Object, now time.Time) *rfc9111.Life {
+	if m.verdict(o) == purge.Stale {
+		return expired(&o.Life, now)
+	}
+	return &o.Life
 }
 
 // expired is a life that has just ended.

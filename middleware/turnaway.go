@@ -69,12 +69,13 @@ func (x *exchange) standIn(r refusal) bool {
 	if o == nil {
 		return false
 	}
-	ok, why := rfc9111.StaleIfError(&o.Life, x.asked, &x.route.policy, x.now)
+	life := x.h.lifeOf(o, x.now)
+	ok, why := rfc9111.StaleIfError(life, x.asked, &x.route.policy, x.now)
 	if !ok || !x.open(o) {
 		return false
 	}
 	x.noteRefusal(r)
-	x.respond(o, trace.StaleError, reason("admission refused the request: "+r.why+"; "+why.String()), o.Life.TTL(x.now))
+	x.respond(o, trace.StaleError, reason("admission refused the request: "+r.why+"; "+why.String()), life.TTL(x.now))
 	return true
 }
 
