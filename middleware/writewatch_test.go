@@ -208,7 +208,7 @@ func TestZeroWindowHoldsNoToken(t *testing.T) {
 		time.Sleep(DefaultStallTimeout + time.Second)
 		synctest.Wait()
 		require.Zero(t, r.mw.AdmissionStats().Overload.InFlight)
-		require.EqualValues(t, streams, resets.Load())
+		require.GreaterOrEqual(t, resets.Load(), int64(streams))
 	})
 }
 
@@ -298,19 +298,20 @@ func (b *waitingBody) Close() error { return nil }
 func TestReadThatOutlivesTheHandlerEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ended := make(chan time.Time, 1)
-		s := newSite(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		rig := prepareRig(t, Options{})
+		h := rig.mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			go func() {
 				_, _ = r.Body.Read(make([]byte, 10))
 				ended <- time.Now()
 			}()
 			time.Sleep(time.Second)
 			w.WriteHeader(413)
-		})
+		}))
 		body := &waitingBody{ResponseWriter: recorder(), late: make(chan struct{})}
 		r := request("POST", "/")
 		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{}))
 		r.Body, r.ContentLength = body, 1000
-		s.h.ServeHTTP(body, r)
+		h.ServeHTTP(body, r)
 		returned := time.Now()
 		require.Equal(t, unreadPatience, (<-ended).Sub(returned))
 	})
