@@ -206,7 +206,7 @@ func (s *stream) body() {
 	defer s.reader.Close()
 	limit := newStallLimit(x)
 	defer limit.end()
-	s.flushHead(limit.rc)
+	s.flushHead()
 	for s.left != 0 {
 		p, err := s.reader.Next(x.r.Context())
 		if err == io.EOF {
@@ -251,7 +251,7 @@ const headPatience = time.Millisecond
 
 // flushHead sends the head by itself if the body isn't there at once: the
 // handler flushed it, so the client is meant to have it.
-func (s *stream) flushHead(rc *http.ResponseController) {
+func (s *stream) flushHead() {
 	size, _ := s.head.fill.Progress() // first: what comes after More counts
 	if s.left == 0 || s.reader.More() {
 		return
@@ -259,7 +259,7 @@ func (s *stream) flushHead(rc *http.ResponseController) {
 	ctx, cancel := context.WithTimeout(s.x.r.Context(), headPatience)
 	defer cancel()
 	if _, _, err := s.head.fill.WaitSize(ctx, size+1); err != nil {
-		_ = rc.Flush()
+		s.x.flush()
 	}
 }
 

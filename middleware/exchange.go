@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/weirhttp/weir/admission"
@@ -54,6 +53,8 @@ type exchange struct {
 	token admission.Token // of the overload guard
 	asker guard.Request   // who the rates are counted for
 
+	writing writeWatch // of the client; its timer outlives the request
+
 	file     store.File // of the stored body that is being sent; nil if it's in memory
 	hold     *fetch     // that may have to end before the request does
 	trail    *lb.Trail  // what a balancer behind the wrapped handler did; nil if x didn't get there
@@ -65,10 +66,12 @@ type exchange struct {
 	ownRec   trace.Record
 }
 
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
-
 func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
-	x := exchanges.Get().(*exchange)
+	x, ok := h.exchanges.Get().(*exchange)
+	if !ok {
+		x = new(exchange)
+		x.writing.cutOff = x.cutWriter
+	}
 	x.h, x.w, x.r = h, w, r
 	x.route = h.cfg.def
 	x.now = time.Now()
@@ -92,12 +95,14 @@ func (x *exchange) end() {
 		hook(x.rec)
 	}
 	x.token.Leave()
+	pool := &x.h.exchanges
 	x.reset()
-	exchanges.Put(x)
+	pool.Put(x)
 }
 
 // reset lets go of everything that belongs to the request.
 func (x *exchange) reset() {
+	x.writing.end() // of a writer that panicked
 	x.h, x.w, x.r, x.route = nil, nil, nil, nil
 	x.facts, x.asked = 0, rfc9111.RequestDirectives{}
 	x.barrier = barrier{}

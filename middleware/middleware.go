@@ -25,6 +25,10 @@ type Middleware struct {
 
 	undeleting sync.Mutex // see noteUndeleted
 
+	// exchanges that may be used again. They are a middleware's own because of their
+	// timers: those of one that is tested in a bubble of synctest stay there.
+	exchanges sync.Pool
+
 	fetches sync.WaitGroup // goroutines of fetches under way
 	closing context.Context
 	close   context.CancelFunc

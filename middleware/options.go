@@ -80,8 +80,9 @@ type Options struct {
 	WaitTimeout time.Duration
 	// StallTimeout is how long a body may make no progress: the origin sends nothing
 	// of a shared one (the fetch fails), or a client takes less than 32 KiB of an
-	// arriving body or one that is passed on, or 256 KiB on average of a file or of a
-	// stored body of more than 64 KiB (it's cut off). Only the time counts in which
+	// arriving body or one that is passed on, or all of a stored body of up to 64 KiB or
+	// a refusal, or 256 KiB on average of a file or a larger stored body (it's cut off).
+	// Only the time counts in which
 	// the client is waited for. 0 means DefaultStallTimeout (60 s); negative means no
 	// limit.
 	// Clients aren't watched where http.Server.WriteTimeout is set, which bounds

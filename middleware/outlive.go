@@ -29,7 +29,7 @@ func (x *exchange) outlive() {
 	case x.aborted:
 		reset(x.w) // net/http would close it only after the handler's end
 	case x.headSent:
-		_ = http.NewResponseController(x.w).Flush()
+		x.flush()
 	}
 	<-f.returned
 }

@@ -69,12 +69,26 @@ func (x *exchange) head(status int) {
 	x.w.WriteHeader(status)
 }
 
-// write sends a piece of the body. A client that doesn't take it is gone, and
-// its connection is cut: a short body must not look whole.
+// write sends a piece of the body, which the client has to take within a stall
+// timeout.
 func (x *exchange) write(p []byte) {
+	x.writing.begin(x.h.cfg.StallTimeout)
 	n, err := x.w.Write(p)
+	late := x.writing.end()
+	x.wrote(n, err, late)
+}
+
+// writeUnwatched is write for a piece that has a deadline.
+func (x *exchange) writeUnwatched(p []byte) {
+	n, err := x.w.Write(p)
+	x.wrote(n, err, false)
+}
+
+// wrote counts what was sent. A client that doesn't take all of it is gone, and
+// its connection is cut: a short body must not look whole.
+func (x *exchange) wrote(n int, err error, late bool) {
 	x.rec.BytesSent += int64(n)
-	if err != nil {
+	if err != nil || late {
 		x.abort(trace.ClientGone)
 	}
 }

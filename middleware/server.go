@@ -34,11 +34,17 @@ const (
 	writeByteTimeout = 60 * time.Second
 )
 
-// NewServer returns a server that no slow client can hold for ever, and that lets a
-// client take as long as it makes progress: it has limits for the head of a request
-// and for idle connections, and none in total (ReadTimeout, WriteTimeout). The bodies
-// are watched by the [Middleware] in front of the handler: see Options.BodyTimeout and
+// NewServer returns a server that bounds how long a client may make no progress, and
+// lets it take as long as it makes some: it has limits for the head of a request and
+// for idle connections, and none in total (ReadTimeout, WriteTimeout). The bodies are
+// watched by the [Middleware] in front of the handler: see Options.BodyTimeout and
 // Options.StallTimeout. Everything else of the server is the caller's to set.
+//
+// One wait has no limit. The last bytes of an answer, up to 4 KiB, are in net/http's
+// buffers when the handler returns, and are sent after it. A client that doesn't take
+// them, over HTTP/2 one that grants no window and answers pings, holds its connection
+// and a goroutine, but no permit or token of the middleware's any more. Only
+// WriteTimeout bounds that, which bounds long answers too.
 func NewServer(h http.Handler, o ServerOptions) *http.Server {
 	limit := func(d, def time.Duration) time.Duration {
 		if d == 0 {

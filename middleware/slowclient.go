@@ -100,16 +100,29 @@ func (b *slowBody) hurry() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.over && !b.watch.waits() {
+	if !b.watch.waits() {
+		b.limitRest()
+	}
+}
+
+// limitRest sets the deadline for what is left, unless nothing is. The caller holds
+// b.mu.
+func (b *slowBody) limitRest() {
+	if !b.over {
 		b.hurried = true
 		b.deadline(time.Now().Add(unreadPatience))
 	}
 }
 
-// release ends the watch.
+// release ends the watch. A read that still waits then, a transport's that has had an
+// early answer from its origin, holds up net/http, which sends the answer after it: so
+// it has no longer than if net/http read itself. Over HTTP/2 the handler's return ends
+// it.
 func (b *slowBody) release() {
-	b.hurry()
 	b.mu.Lock()
+	if b.drained {
+		b.limitRest()
+	}
 	b.released = true
 	b.mu.Unlock()
 	b.watch.stop()

@@ -43,14 +43,14 @@ func (l *stallLimit) write(p []byte) {
 		}
 		l.active = true
 		n := min(len(p), stallPiece)
-		l.x.write(p[:n])
+		l.x.writeUnwatched(p[:n])
 		p = p[n:]
 	}
 }
 
 const (
-	// smallBody is what a connection's buffers take anyway: no deadline is worth
-	// its cost.
+	// smallBody is what a client has to take within one stall timeout. The exchange's
+	// timer sees to that, since a deadline costs too much for it.
 	smallBody = 64 << 10
 	// storedPiece is what a client of a stored body has to take within the stall
 	// timeout, on average.
@@ -66,8 +66,11 @@ func (x *exchange) writeStored(p []byte) {
 	}
 	l := newStallLimit(x)
 	defer l.end()
-	l.allow(int64(len(p)))
-	x.write(p)
+	if l.allow(int64(len(p))); l.active {
+		x.writeUnwatched(p)
+	} else {
+		x.write(p)
+	}
 }
 
 // allow gives the client as many stall timeouts for the next n bytes as they

@@ -77,12 +77,20 @@ func (x *exchange) sendStored(o *store.Object, off, n int64) {
 	}
 	l := newStallLimit(x)
 	defer l.end()
+	small := n <= smallBody
+	if small {
+		x.writing.begin(x.h.cfg.StallTimeout)
+	}
 	// The writer itself, so that net/http can let the system copy.
 	sent, err := store.CopySection(x.w, x.file, off, n, func(piece int64) error {
 		l.allow(piece)
 		return nil
 	})
+	late := small && x.writing.end()
 	x.rec.BytesSent += sent
+	if late {
+		x.abort(trace.ClientGone)
+	}
 	if err != nil {
 		x.abort(whyShort(err))
 	}
