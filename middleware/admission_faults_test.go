@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -107,6 +108,23 @@ func oneRequest(t *testing.T, r *rig, text string) int {
 	require.NoError(t, err)
 	_ = res.Body.Close()
 	return res.StatusCode
+}
+
+// A body that breaks off looks like a connection to the origin that does.
+func TestBodyCutByItsClientIsNotTheOriginsFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		mw, err := New(limited(admission.Options{Limit: 100, Adaptive: &admission.Adaptive{Start: 50}}))
+		require.NoError(t, err)
+		h := mw.Wrap(proxyTo(takesAll))
+		for range 200 {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("POST", "http://example.com/", iotest.ErrReader(io.ErrUnexpectedEOF)))
+			require.Equal(t, 400, w.Code)
+			time.Sleep(20 * time.Millisecond)
+		}
+		require.Equal(t, 50, mw.AdmissionStats().Limiter.Limit)
+		require.NoError(t, mw.Close(context.Background()))
+	})
 }
 
 // What a proxy refuses by itself is no sample of how fast the origin is either.
