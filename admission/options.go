@@ -173,11 +173,22 @@ func (o Options) global(c *checker) waiting {
 		if o.QueueTimeout > 0 {
 			c.bad("QueueTimeout", o.QueueTimeout, "has no effect, since Queue is off; leave it 0, or let Queue be 0 or more")
 		}
+		c.pointless("", "Queue", o.StandingAfter, o.StandingTimeout)
 	case o.Queue > maxLimit:
 		c.bad("Queue", o.Queue, "must be 1048576 at most; leave it 0 for half of Limit")
 	}
 	w.times(c, "", o.QueueTimeout, o.StandingAfter, o.StandingTimeout)
 	return w
+}
+
+// pointless reports what is said about a standing queue where there is none.
+func (c *checker) pointless(at, queue string, after, timeout time.Duration) {
+	if after > 0 {
+		c.bad(at+"StandingAfter", after, "has no effect, since "+queue+" is off; leave it 0, or let Queue be 0 or more")
+	}
+	if timeout > 0 {
+		c.bad(at+"StandingTimeout", timeout, "has no effect, since "+queue+" is off; leave it 0, or let Queue be 0 or more")
+	}
 }
 
 // resolve fills in what the route doesn't say from the global settings.
@@ -203,6 +214,7 @@ func (r Route) resolve(c *checker, at string, o Options, global waiting) waiting
 		if r.QueueTimeout > 0 {
 			c.bad(at+"QueueTimeout", r.QueueTimeout, "has no effect, since the route's Queue is off; leave it 0, or let Queue be 0 or more")
 		}
+		c.pointless(at, "the route's Queue", r.StandingAfter, r.StandingTimeout)
 	case r.Queue > global.queue:
 		c.bad(at+"Queue", r.Queue, fmt.Sprintf("is above what Options.Queue lets wait in all (%d); lower it, or raise Options.Queue", global.queue))
 	case r.Queue > 0:

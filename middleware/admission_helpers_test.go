@@ -20,6 +20,13 @@ func limited(o admission.Options) Options {
 	return Options{Admission: AdmissionOptions{Limiter: &o}}
 }
 
+// patient are options with a limiter, whose waiters wait as long as its queue.
+func patient(o admission.Options) Options {
+	opts := limited(o)
+	opts.WaitTimeout = o.QueueTimeout
+	return opts
+}
+
 // works is an origin that counts what it does at once. Each request works until its
 // time is over; one for a path beginning with /held works until free is called.
 type works struct {

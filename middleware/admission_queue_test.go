@@ -20,7 +20,7 @@ import (
 func TestQueueOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newWorks(time.Second)
-		opts := limited(admission.Options{Limit: 1, Queue: 10, TenantQueue: 10, QueueTimeout: time.Minute, StandingAfter: -1})
+		opts := patient(admission.Options{Limit: 1, Queue: 10, TenantQueue: 10, QueueTimeout: time.Minute, StandingAfter: -1})
 		opts.Admission.Priority = func(r *http.Request) admission.Class {
 			if strings.HasPrefix(r.URL.Path, "/checkout") {
 				return admission.Critical
@@ -156,7 +156,7 @@ func TestClientsLeaveTheQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				o := newWorks(0)
-				r := newRig(t, limited(admission.Options{Limit: 1, QueueTimeout: time.Minute}), o)
+				r := newRig(t, patient(admission.Options{Limit: 1, QueueTimeout: time.Minute}), o)
 				held := holdOne(t, r, "/held")
 				c := start(r)
 				require.Equal(t, 1, r.waiting())
@@ -176,7 +176,7 @@ func TestClientsLeaveTheQueue(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T) {
 		o := newWorks(0)
-		r := newRig(t, limited(admission.Options{Limit: 1, QueueTimeout: time.Minute}), o)
+		r := newRig(t, patient(admission.Options{Limit: 1, QueueTimeout: time.Minute}), o)
 		held := holdOne(t, r, "/held")
 		leader := r.lead("/a")
 		waiter := r.lead("/a")
@@ -251,7 +251,7 @@ func TestRefreshesNeverQueue(t *testing.T) {
 func TestQueuedTimeIsNotTheOrigins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newWorks(0)
-		opts := limited(admission.Options{Limit: 1, QueueTimeout: time.Hour})
+		opts := patient(admission.Options{Limit: 1, QueueTimeout: time.Hour})
 		opts.FetchTimeout = 5 * time.Second
 		r := newRig(t, opts, o)
 		held := holdOne(t, r, "/held")
@@ -280,7 +280,7 @@ func (c *call) header0(t *testing.T, name string) string {
 func TestCloseEndsTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newWorks(0)
-		mw, err := New(limited(admission.Options{Limit: 1, QueueTimeout: time.Hour}))
+		mw, err := New(patient(admission.Options{Limit: 1, QueueTimeout: time.Hour}))
 		require.NoError(t, err)
 		h := mw.Wrap(o)
 		p, _ := mw.governor.limiter.TryAcquire(admission.Request{})
@@ -303,7 +303,7 @@ func TestCloseEndsTheQueue(t *testing.T) {
 // A zone is a tenant: one that floods the queue doesn't keep another from its turn.
 func TestZonesTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		opts := limited(admission.Options{Limit: 1, Queue: 100, TenantQueue: 50, QueueTimeout: time.Hour, StandingAfter: -1})
+		opts := patient(admission.Options{Limit: 1, Queue: 100, TenantQueue: 50, QueueTimeout: time.Hour, StandingAfter: -1})
 		opts.Admission.Weights = map[string]int{"calm": 2}
 		mw, err := New(opts)
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -78,8 +79,13 @@ func resolve(o Options) (*config, error) {
 	}
 	c.TrustedProxies = slices.Clone(o.TrustedProxies)
 	for i, p := range c.TrustedProxies {
-		if !p.IsValid() {
-			bad.add(fmt.Sprintf("TrustedProxies[%d]", i), p, "is no valid prefix; use netip.ParsePrefix")
+		switch at := fmt.Sprintf("TrustedProxies[%d]", i); {
+		case !p.IsValid():
+			bad.add(at, p, "is no valid prefix; use netip.ParsePrefix")
+		case p.Addr().Is4In6() && p.Bits() >= 96: // peers are compared as IPv4
+			c.TrustedProxies[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		case p.Addr().Is4In6():
+			bad.add(at, p, "is more than IPv4 mapped into IPv6; write what is IPv4 as 10.0.0.0/8")
 		}
 	}
 	duration := func(name string, v *time.Duration, def time.Duration, negative bool) {

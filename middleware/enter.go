@@ -16,7 +16,7 @@ func (x *exchange) enter() bool {
 	if g == nil || g.overload == nil && g.Guard == nil {
 		return true
 	}
-	purges := x.isPurge()
+	purges := x.isPurge() && x.authorisePurge()
 	var client netip.Addr
 	if !purges {
 		client = g.client(x.r)

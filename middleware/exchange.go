@@ -53,6 +53,7 @@ type exchange struct {
 	token admission.Token // of the overload guard
 	asker guard.Request   // who the rates are counted for
 
+	mayPurge *purgeVerdict // nil unless admission had to know
 	writing writeWatch // of the client; its timer outlives the request
 
 	file     store.File // of the stored body that is being sent; nil if it's in memory
@@ -89,11 +90,16 @@ func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
 // end hands the record to the hook and the exchange back to the pool. It runs
 // on panics too.
 func (x *exchange) end() {
+	defer x.letGo() // even if the hook panics
 	x.noteOrigins()
 	if hook := x.h.cfg.Hook; hook != nil {
 		x.rec.Duration = time.Since(x.rec.Start)
 		hook(x.rec)
 	}
+}
+
+// letGo gives back what x has taken, and x itself.
+func (x *exchange) letGo() {
 	x.token.Leave()
 	pool := &x.h.exchanges
 	x.reset()
@@ -112,7 +118,7 @@ func (x *exchange) reset() {
 	if cap(x.selecting) > maxKeptText {
 		x.selecting = nil
 	}
-	x.token, x.asker = admission.Token{}, guard.Request{}
+	x.token, x.asker, x.mayPurge = admission.Token{}, guard.Request{}, nil
 	x.variesBy, x.rounds, x.lost, x.hold, x.passed, x.trail = nil, 0, 0, nil, nil, nil
 	x.closeFile()
 	x.rec = nil

@@ -1,12 +1,14 @@
 package middleware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/admission/guard"
@@ -39,7 +41,8 @@ type AdmissionOptions struct {
 	// Sender says whose a request is, for Overload: the hosts that nobody configured,
 	// the operator's own requests and health probes are told from the tenants' by it.
 	// Like Priority it must not believe clients. nil means that all are tenants'. A
-	// PURGE request that the cache answers is always the operator's.
+	// PURGE request that PurgeOptions.Authorise admits is always the operator's, and
+	// has no rate; any other PURGE is like any request.
 	Sender func(*http.Request) admission.Sender
 
 	// Guard has the rates, for each client address and in all, for hits as well, and
@@ -89,6 +92,9 @@ func newGovernor(all *Options) (*governor, error) {
 	o, at := all.Admission, all.Default.Admission
 	var bad problems
 	o.pointless(&bad)
+	if o.ClientField == guard.Forwarded && len(all.TrustedProxies) == 0 {
+		bad.add("Admission.ClientField", o.ClientField, "has no effect without TrustedProxies; set them too, or leave this out")
+	}
 	g := &governor{AdmissionOptions: o, trusted: all.TrustedProxies, seed: maphash.MakeSeed()}
 	var err error
 	if o.Limiter != nil {
@@ -97,6 +103,7 @@ func newGovernor(all *Options) (*governor, error) {
 		}
 	}
 	g.checkRoute(&bad, at)
+	o.checkQueues(&bad, all.WaitTimeout)
 	for zone, w := range o.Weights {
 		if w < 1 || w > admission.MaxWeight {
 			bad.add(fmt.Sprintf("Admission.Weights[%q]", zone), w, fmt.Sprintf("must be between 1 and %d; leave the zone out for 1", admission.MaxWeight))
@@ -148,6 +155,36 @@ func (o *AdmissionOptions) pointless(bad *problems) {
 	}
 }
 
+// checkQueues refuses queues that hold a request for longer than others wait for its
+// response: these would all go to the origin by themselves just when it has no room.
+func (o *AdmissionOptions) checkQueues(bad *problems, wait time.Duration) {
+	l := o.Limiter
+	if l == nil || l.Queue < 0 || wait <= 0 {
+		return
+	}
+	check := func(at string, d time.Duration) {
+		if d > wait {
+			bad.add(at, d, fmt.Sprintf("must not be above WaitTimeout (%v), or all who wait for a response go to the origin while its fetch queues; lower it, or raise WaitTimeout", wait))
+		}
+	}
+	check("Admission.Limiter.QueueTimeout", cmp.Or(l.QueueTimeout, admission.DefaultQueueTimeout))
+	for i, r := range l.Routes {
+		if r.Queue >= 0 && r.QueueTimeout > 0 { // others have that of the limiter
+			check(fmt.Sprintf("Admission.Limiter.Routes[%d].QueueTimeout", i), r.QueueTimeout)
+		}
+	}
+}
+
+// ceiling returns what the named route can take at most, and which option says so.
+func ceiling(o *admission.Options, route string) (limit int, by string) {
+	for i, r := range o.Routes {
+		if r.Name == route && r.Limit > 0 {
+			return r.Limit, fmt.Sprintf("Admission.Limiter.Routes[%d].Limit", i)
+		}
+	}
+	return cmp.Or(o.Limit, admission.DefaultLimit), "Admission.Limiter.Limit"
+}
+
 // checkRoute checks what the route says, and finds its ceilings.
 func (g *governor) checkRoute(bad *problems, at RouteAdmission) {
 	const field = "Default.Admission."
@@ -156,6 +193,10 @@ func (g *governor) checkRoute(bad *problems, at RouteAdmission) {
 	}
 	if at.Cost < 0 {
 		bad.add(field+"Cost", at.Cost, "must not be negative; leave it 0 for the cost of Route")
+	} else if g.Limiter != nil {
+		if limit, by := ceiling(g.Limiter, at.Route); limit > 0 && at.Cost > limit {
+			bad.add(field+"Cost", at.Cost, fmt.Sprintf("is above %s (%d); lower it, or raise that", by, limit))
+		}
 	}
 	if g.Limiter == nil && (at.Class != 0 || at.Route != "" || at.Cost > 0) {
 		bad.add("Default.Admission", at, "has no effect without Admission.Limiter; set that too, or leave this out")

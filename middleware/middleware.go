@@ -43,7 +43,7 @@ func New(o Options) (*Middleware, error) {
 	var purgeErr error
 	m.purges, purgeErr = newPurger(m, &o)
 	var admissionErr error
-	m.governor, admissionErr = newGovernor(&o)
+	m.governor, admissionErr = newGovernor(&cfg.Options)
 	err = errors.Join(err, purgeErr, admissionErr)
 	if err != nil {
 		o.Store.Disk = nil // only to learn what else is wrong: the tier stays the caller's

@@ -22,6 +22,7 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	w := x.w
 	pw := &passWriter{w: w, asked: time.Now(), permit: permit, timed: x.r.ContentLength == 0}
 	pw.x.Store(x)
+	defer pw.release() // rules of the application may panic before the handler is called
 	r := x.r
 	if x.barrier.strip || x.facts&hasH2C != 0 {
 		r = r.WithContext(r.Context())

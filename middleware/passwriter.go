@@ -25,6 +25,7 @@ type passWriter struct {
 	own   http.Header // a map of its own; else nil
 
 	permit admission.Permit
+	told   bool    // what became of it has been told
 	timed  bool    // the request has no body, so that only the origin takes time
 	tunnel *tunnel // the connection, if the handler has taken it over
 
@@ -66,7 +67,9 @@ func (p *passWriter) WriteHeader(status int) {
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if x := p.x.Load(); x != nil {
-			tellStatus(x.r.Context(), p.permit, status, p.timed)
+			if !p.told {
+				tellStatus(x.r.Context(), p.permit, status, p.timed)
+			}
 			p.head(x, status)
 		}
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
@@ -146,7 +149,7 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	if err == nil && p.permit != (admission.Permit{}) {
 		p.tunnel = newTunnel(conn, p.permit)
-		conn = p.tunnel
+		conn, rw = p.tunnel, p.tunnel.buffered(rw)
 	}
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes

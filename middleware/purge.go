@@ -94,7 +94,13 @@ func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (stri
 // purgeMethod serves the PURGE method for the handler of a zone.
 func (m *Middleware) purgeMethod(zone string) (*purge.Handler, error) {
 	o := &m.cfg.Purge
-	return m.purgeHandler(m.purges, o.Authorise, o.TagFields, m.cfg.Logger, func(string) (string, bool) { return zone, true })
+	authorise := func(r *http.Request) (who string, err error) {
+		if v, ok := r.Context().Value(purgeVerdictKey{}).(*purgeVerdict); ok {
+			return v.who, v.err
+		}
+		return o.Authorise(r)
+	}
+	return m.purgeHandler(m.purges, authorise, o.TagFields, m.cfg.Logger, func(string) (string, bool) { return zone, true })
 }
 
 // PurgeAPI returns the JSON interface to purging, for a listener of its own: POST
@@ -131,9 +137,8 @@ func (x *exchange) isPurge() bool {
 	return x.r.Method == PurgeMethod && x.h.purgeMethod != nil
 }
 
-// servePurge answers a PURGE request. It never reaches the wrapped handler.
-func (x *exchange) servePurge() {
-	x.rec.Cache.Status, x.rec.Cache.Reason, x.rec.Cache.NotStored = trace.Bypass, string(whyPurge), string(whyPurge)
+// purgeRequest is x as those see it who decide about purges.
+func (x *exchange) purgeRequest() *http.Request {
 	// Responses are stored under the host that a trusted proxy names.
 	x.facts = factsOf(x.r.Header)
 	if x.facts&hasForwarding != 0 {
@@ -141,8 +146,35 @@ func (x *exchange) servePurge() {
 	}
 	r := *x.r
 	r.Host = x.target().Host
+	return &r
+}
+
+// purgeVerdict is what PurgeOptions.Authorise said about a request. It's asked once:
+// what it goes by may be good for one time only.
+type purgeVerdict struct {
+	who string
+	err error
+}
+
+type purgeVerdictKey struct{}
+
+// authorisePurge finds out whether x is a PURGE by somebody who may.
+func (x *exchange) authorisePurge() bool {
+	v := new(purgeVerdict)
+	v.who, v.err = x.h.cfg.Purge.Authorise(x.purgeRequest())
+	x.mayPurge = v
+	return v.err == nil
+}
+
+// servePurge answers a PURGE request. It never reaches the wrapped handler.
+func (x *exchange) servePurge() {
+	x.rec.Cache.Status, x.rec.Cache.Reason, x.rec.Cache.NotStored = trace.Bypass, string(whyPurge), string(whyPurge)
+	r := x.purgeRequest()
+	if x.mayPurge != nil {
+		r = r.WithContext(context.WithValue(r.Context(), purgeVerdictKey{}, x.mayPurge))
+	}
 	w := &statusWriter{ResponseWriter: x.w}
-	x.h.purgeMethod.ServePurge(w, &r)
+	x.h.purgeMethod.ServePurge(w, r)
 	x.rec.StatusCode, x.rec.BytesSent = w.status, w.sent
 }
 

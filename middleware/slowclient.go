@@ -29,23 +29,25 @@ type slowBody struct {
 	watch   slowWatch
 
 	mu       sync.Mutex
-	over     bool // a read has failed or come to the end
-	hurried  bool // a deadline is set for what is left
-	released bool // the handler has returned
+	over     bool  // a read has failed or come to the end
+	fault    error // that a read has failed with
+	hurried  bool  // a deadline is set for what is left
+	released bool  // the handler has returned
 }
 
-// watchBody makes the client of a request that is passed on send its body. The
-// caller calls release when the handler has returned. It's nil if there's nothing to
-// watch.
+// watchBody makes the client of a request that is passed on send its body, unless the
+// server sees to that, and remembers whether it did. The caller calls release when the
+// handler has returned. It's nil if there's no body.
 func (x *exchange) watchBody(r *http.Request) *slowBody {
 	cfg := x.h.cfg
-	if cfg.BodyTimeout <= 0 || r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
+	if r.ContentLength == 0 || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	if srv := serverOf(r); srv == nil || srv.ReadTimeout > 0 {
-		return nil
+	b := &slowBody{ReadCloser: r.Body, w: x.w}
+	if srv := serverOf(r); cfg.BodyTimeout <= 0 || srv == nil || srv.ReadTimeout > 0 {
+		return b
 	}
-	b := &slowBody{ReadCloser: r.Body, w: x.w, drained: r.ProtoMajor == 1}
+	b.drained = r.ProtoMajor == 1
 	b.watch.window, b.watch.enough = cfg.BodyTimeout, 1
 	if cfg.BodyRate > 0 {
 		b.watch.enough = max(1, int64(float64(cfg.BodyRate)*cfg.BodyTimeout.Seconds()))
@@ -69,9 +71,23 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.watch.end(n)
 	if err != nil {
-		b.done()
+		b.mu.Lock()
+		if b.over = true; err != io.EOF && b.fault == nil {
+			b.fault = err
+		}
+		b.mu.Unlock()
 	}
 	return n, err
+}
+
+// readFault is what reading from the client failed with, nil if it didn't.
+func (b *slowBody) readFault() error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fault
 }
 
 // Close is the body's own, which reads what is left as net/http does.

@@ -1,6 +1,9 @@
 package middleware
 
 import (
+	"bufio"
+	"bytes"
+	"io"
 	"net"
 	"runtime"
 	"sync/atomic"
@@ -22,6 +25,22 @@ func newTunnel(conn net.Conn, p admission.Permit) *tunnel {
 	t := &tunnel{Conn: conn, permit: p}
 	runtime.AddCleanup(t, admission.Permit.Release, p)
 	return t
+}
+
+// buffered is rw over t, with what rw has read already: whoever keeps only that keeps
+// the permit too.
+func (t *tunnel) buffered(rw *bufio.ReadWriter) *bufio.ReadWriter {
+	if rw == nil || rw.Reader == nil || rw.Writer == nil { // no net/http
+		return rw
+	}
+	if rw.Writer.Buffered() > 0 {
+		_ = rw.Flush() // the next write has the same error
+	}
+	n := rw.Reader.Buffered()
+	read, _ := rw.Peek(n)
+	r := bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(read)), t), max(rw.Reader.Size(), n))
+	_, _ = r.Peek(n) // handlers ask how much is buffered
+	return bufio.NewReadWriter(r, bufio.NewWriterSize(t, rw.Writer.Size()))
 }
 
 // NetConn returns the connection itself.
