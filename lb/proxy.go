@@ -46,10 +46,18 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f := p.pool.Get().(*forwarding)
 	f.begin(w, p.clean(r))
-	defer f.writer.stop() // after a panic too: the server's writer isn't ours any more then
+	whole := false
+	defer func() {
+		if !whole { // a panic: the server's writer isn't ours any more then
+			f.writer.stop()
+			f.letGo()
+		}
+	}()
 	f.rp.ServeHTTP(&f.writer, f.in)
 	// Not after a panic: somebody may still hold it then.
+	f.letGo()
 	f.end()
+	whole = true
 	p.pool.Put(f)
 }
 
@@ -64,6 +72,7 @@ type forwarding struct {
 	rp     httputil.ReverseProxy
 	in     *http.Request
 	body   *uploaded
+	answer io.Closer // the response's body
 	writer writer
 }
 
@@ -96,6 +105,15 @@ func (f *forwarding) end() {
 	f.writer.end()
 }
 
+// letGo closes the response's body, if that is open still: ReverseProxy doesn't
+// where it fails to switch protocols, nor when a writer panics.
+func (f *forwarding) letGo() {
+	if f.answer != nil {
+		f.answer.Close()
+		f.answer = nil
+	}
+}
+
 // rewrite restores what ReverseProxy would change. The rest is done in RoundTrip.
 func rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
@@ -116,8 +134,12 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 		out.Body = f.body
 	}
 	res, err := f.p.o.Transport.RoundTrip(out)
-	if err != nil || res.StatusCode == http.StatusSwitchingProtocols {
-		return res, err
+	if err != nil {
+		return nil, err
+	}
+	f.answer = res.Body
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return res, nil
 	}
 	f.head(res)
 	return res, nil
