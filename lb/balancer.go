@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -80,6 +81,11 @@ func (b *Balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c := &call{b: b, req: req, host: hostOf(req), trail: TrailFrom(req.Context())}
 	c.tried = c.triedBuf[:0]
+	if host := cmp.Or(req.Host, req.URL.Host); host != "" && !validAuthority(host) {
+		c.giveUp() // it might pass for a host of the list
+		c.done()
+		return nil, &NoOriginError{Host: host, UnknownHost: true}
+	}
 	res, err := c.run()
 	if err != nil {
 		c.done()

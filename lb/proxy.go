@@ -5,7 +5,9 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
+	"net/textproto"
 	"sync"
 )
 
@@ -41,16 +43,40 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
+	if err := unsendable(r); err != nil {
+		p.o.ErrorHandler(w, r, &TransportError{Failure: FailureRequest, Err: err})
+		return
+	}
 	if r.Context().Value(http.ServerContextKey) == nil {
 		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, noServer))
 	}
 	f := p.pool.Get().(*forwarding)
 	f.begin(w, p.clean(r))
-	defer f.writer.stop() // after a panic too: the server's writer isn't ours any more then
+	whole := false
+	defer func() {
+		if !whole { // a panic: the server's writer isn't ours any more then
+			f.writer.stop()
+			f.letGo()
+		}
+	}()
 	f.rp.ServeHTTP(&f.writer, f.in)
 	// Not after a panic: somebody may still hold it then.
+	f.letGo()
 	f.end()
+	whole = true
 	p.pool.Put(f)
+}
+
+// unsendable returns what is wrong with a request's target. HTTP/1.0 has requests
+// without a host.
+func unsendable(r *http.Request) error {
+	switch {
+	case r.Host != "" && !validAuthority(r.Host):
+		return errBadAuthority
+	case !validTarget(r.URL):
+		return errBadTarget
+	}
+	return nil
 }
 
 // noServer stands for the server where there is none. Without one in the
@@ -64,7 +90,11 @@ type forwarding struct {
 	rp     httputil.ReverseProxy
 	in     *http.Request
 	body   *uploaded
+	answer io.Closer // the response's body
 	writer writer
+
+	hints  sync.Mutex
+	headed bool // there is an answer: no 1xx responses any more; under hints
 }
 
 var noLog = log.New(io.Discard, "", 0)
@@ -84,6 +114,9 @@ func (p *proxy) newForwarding() *forwarding {
 func (f *forwarding) begin(w http.ResponseWriter, r *http.Request) {
 	f.in = r
 	f.writer.begin(w)
+	f.hints.Lock()
+	f.headed = false
+	f.hints.Unlock()
 }
 
 // end lets go of the request. What is left of its body doesn't keep the
@@ -94,6 +127,15 @@ func (f *forwarding) end() {
 	}
 	f.in, f.body = nil, nil
 	f.writer.end()
+}
+
+// letGo closes the response's body, if that is open still: ReverseProxy doesn't
+// where it fails to switch protocols, nor when a writer panics.
+func (f *forwarding) letGo() {
+	if f.answer != nil {
+		f.answer.Close()
+		f.answer = nil
+	}
 }
 
 // rewrite restores what ReverseProxy would change. The rest is done in RoundTrip.
@@ -115,12 +157,40 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 		f.body = newUploaded(out.Body)
 		out.Body = f.body
 	}
+	f.guardHints(out)
 	res, err := f.p.o.Transport.RoundTrip(out)
-	if err != nil || res.StatusCode == http.StatusSwitchingProtocols {
-		return res, err
+	f.hints.Lock()
+	f.headed = true
+	f.hints.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	f.answer = res.Body
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		// Before its end, what the server has read belongs to the request's body.
+		f.writer.early = f.body == nil || f.body.done()
+		return res, nil
 	}
 	f.head(res)
 	return res, nil
+}
+
+// guardHints keeps a 1xx response of an attempt that was given up from clearing the
+// header that is being filled. ReverseProxy keeps them out only after RoundTrip.
+func (f *forwarding) guardHints(out *http.Request) {
+	trace := httptrace.ContextClientTrace(out.Context()) // ReverseProxy's, made for this request
+	if trace == nil || trace.Got1xxResponse == nil {
+		return
+	}
+	pass := trace.Got1xxResponse
+	trace.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
+		f.hints.Lock()
+		defer f.hints.Unlock()
+		if f.headed {
+			return nil
+		}
+		return pass(code, header) // long after, when f has another request, this does nothing
+	}
 }
 
 // head moves the response's header to the client's instead of copying it, and
@@ -134,6 +204,9 @@ func (f *forwarding) head(res *http.Response) {
 			values = append(before[:len(before):len(before)], values...)
 		}
 		h[name] = values
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // or the server would guess one
 	}
 	if f.body != nil && !f.body.done() && f.in.ProtoMajor == 1 {
 		// Else the server would hold the head back until the rest has come.

@@ -11,7 +11,8 @@ import (
 
 // fail answers when there is no response. It is the one place where the proxy's
 // errors turn into what clients see.
-func (f *forwarding) fail(_ http.ResponseWriter, out *http.Request, err error) {
+func (f *forwarding) fail(_ http.ResponseWriter, _ *http.Request, err error) {
+	f.letGo()
 	if f.in.Context().Err() != nil && errors.Is(f.in.Context().Err(), context.Canceled) {
 		panic(http.ErrAbortHandler) // nobody is there; an empty 200 would be a lie
 	}

@@ -17,6 +17,7 @@ type writer struct {
 	http.ResponseWriter
 	before http.Header // what was in the header at the beginning
 	had1xx bool
+	early  bool // a tunnel begins with what the server has read already
 
 	mu      sync.Mutex
 	left    int64 // of the body; negative when unknown
@@ -35,7 +36,7 @@ func (w *writer) begin(under http.ResponseWriter) {
 func (w *writer) end() {
 	w.mu.Lock()
 	w.stopLocked()
-	w.ResponseWriter, w.before, w.had1xx, w.flushes = nil, nil, false, false
+	w.ResponseWriter, w.before, w.had1xx, w.early, w.flushes = nil, nil, false, false, false
 	w.mu.Unlock()
 }
 

@@ -77,6 +77,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // the second attempt after a stale one. It fills in info if that isn't nil.
 func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) (*http.Response, error) {
 	x := t.exchange(req)
+	if !validTarget(&x.url) {
+		x.send.finish()
+		return nil, &TransportError{Origin: t.target.authority(), Failure: FailureRequest, Err: errBadTarget}
+	}
 	ctx := req.Context()
 	acquire := t.pool.acquire
 	if req.Header["Upgrade"] != nil {
@@ -143,12 +147,15 @@ func (t *transport) acquireError(ctx context.Context, err error) *TransportError
 	e := &TransportError{Origin: t.target.authority(), Err: err}
 	var de *dialError
 	switch {
+	case ctx.Err() != nil: // a dial that ends for that doesn't speak against the origin
+		e.Failure, e.Err = FailureCanceled, ctx.Err()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			e.Failure = FailureDeadline
+		}
 	case errors.As(err, &de):
 		e.Failure, e.Err = de.failure, de.err
 	case errors.Is(err, errTransportClosed):
 		e.Failure = FailureShutdown
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.Failure = FailureDeadline
 	default:
 		e.Failure = FailureCanceled
 	}

@@ -62,6 +62,13 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 		x.finish(true)
 		return nil, failed
 	}
+	if err := unacceptable(x.orig, res); err != nil {
+		if res.Body != nil {
+			res.Body.Close()
+		}
+		x.finish(true)
+		return nil, &TransportError{Origin: x.t.target.authority(), Failure: FailureProtocol, Reused: reused, Wrote: true, Err: err}
+	}
 	x.flags.Or(progress | head)
 	if c.learning.Load() {
 		x.t.pool.learned(c)
@@ -81,6 +88,36 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 		res.Body = x
 	}
 	return res, nil
+}
+
+var (
+	errStatusRange    = errors.New("a status outside of 100 to 999")
+	errUnaskedUpgrade = errors.New("a switch to a protocol that wasn't asked for")
+)
+
+// unacceptable returns what is wrong with a response's head that net/http lets
+// pass: nobody could do anything with it.
+func unacceptable(req *http.Request, res *http.Response) error {
+	switch {
+	case res.StatusCode < 100 || res.StatusCode > 999: // net/http's server would panic
+		return errStatusRange
+	case res.StatusCode == http.StatusSwitchingProtocols && !(isUpgrade(res) && asksFor(req, res.Header.Get("Upgrade"))):
+		return errUnaskedUpgrade
+	}
+	return nil
+}
+
+// asksFor reports whether a request's Upgrade field has the protocol
+// (RFC 9110 §7.8).
+func asksFor(req *http.Request, protocol string) bool {
+	for _, line := range req.Header["Upgrade"] {
+		for asked := range strings.SplitSeq(line, ",") {
+			if asked = strings.TrimSpace(asked); asked != "" && strings.EqualFold(asked, protocol) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // reset makes x ready for another connection.
