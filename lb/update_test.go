@@ -220,6 +220,45 @@ func TestCloseWhileConnecting(t *testing.T) {
 	})
 }
 
+// What is taken out and put back still has its requests: the limit holds for them
+// too. What has none is forgotten two updates later.
+func TestCapacityOfWhatIsPutBack(t *testing.T) {
+	for name, without := range map[string]string{"origin": "p", "pool": "q"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				open := make(chan struct{})
+				n.add("10.0.0.1:80", func(w http.ResponseWriter, r *http.Request) { <-open })
+				n.add("10.0.0.2:80", saying(200, "two"))
+				with, other := n.pool("p", "10.0.0.1:80"), n.pool(without, "10.0.0.2:80")
+				with.MaxConnections = 1
+				other.Origins[0].ID = "other"
+				b := newBalancer(t, Options{Pools: []Pool{with}})
+				var wg sync.WaitGroup
+				wg.Go(func() { assert.NoError(t, ask(t, b, "GET", "http://shop.test/", "").err) })
+				synctest.Wait()
+				for range 3 {
+					require.NoError(t, b.Update(Options{Pools: []Pool{other}}))
+					require.NoError(t, b.Update(Options{Pools: []Pool{other}}))
+					require.NoError(t, b.Update(Options{Pools: []Pool{with}}))
+					assert.Equal(t, 1, b.Status()[0].Origins[0].InFlight)
+					var none *NoOriginError
+					require.ErrorAs(t, ask(t, b, "GET", "http://shop.test/", "").err, &none)
+					assert.True(t, none.AtCapacity)
+				}
+				close(open)
+				wg.Wait()
+				assert.NoError(t, ask(t, b, "GET", "http://shop.test/", "").err)
+				for i := range 20 {
+					other.Origins[0].ID = fmt.Sprint("other", i)
+					require.NoError(t, b.Update(Options{Pools: []Pool{other}}))
+					assert.LessOrEqual(t, len(b.loads), 2)
+				}
+			})
+		})
+	}
+}
+
 // Close waits for bodies, refuses what comes later, and gives up with its context.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
