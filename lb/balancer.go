@@ -26,7 +26,8 @@ type Balancer struct {
 
 	mu     sync.Mutex // of Update and Close
 	pools  map[string]*shared
-	ending sync.WaitGroup // healths of pools that were taken out
+	loads  map[place]*load // also of origins taken out, as long as they have requests
+	ending sync.WaitGroup  // healths of pools that were taken out
 	shut   bool
 }
 

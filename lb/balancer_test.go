@@ -487,3 +487,28 @@ func TestCapacityIsNeverExceeded(t *testing.T) {
 	}
 	assert.Equal(t, 200, ask(t, b, "GET", "http://shop.test/", "").status)
 }
+
+// A request is unanswered if no attempt got a response; one that was passed on after
+// another origin refused is an answer.
+func TestUnanswered(t *testing.T) {
+	sick, dead := newSite(t, saying(503, "sick")).address(), deadAddress(t)
+	for _, c := range []struct {
+		name      string
+		addresses []string
+		want      bool
+		origin    string
+	}{
+		{"an error, then a refusal", []string{sick, dead}, false, "pa"},
+		{"a refusal, then an error", []string{dead, sick}, false, "pb"},
+		{"refusals only", []string{dead, dead}, true, "pb"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := plainPool("p", c.addresses...)
+			a := ask(t, newBalancer(t, Options{Pools: []Pool{p}}), "GET", "http://shop.test/", "")
+			assert.Equal(t, c.want, a.trail.Unanswered(), "%v", a.trail.attempts())
+			assert.Equal(t, c.want, a.err != nil)
+			assert.Equal(t, c.origin, a.trail.Origin)
+		})
+	}
+	assert.False(t, (&Record{}).Unanswered(), "no balancer saw it")
+}

@@ -25,8 +25,14 @@ type call struct {
 	tried    []place // as many as there were leases
 	full     bool    // an eligible origin had no room
 
+	replacements int // how often an update took an attempt's connections away
+
 	triedBuf [DefaultRetryAttempts + 1]place // of tried
 }
+
+// maxReplacements is how many updates a request that waits for a connection
+// survives.
+const maxReplacements = 100
 
 // place is an origin, whatever updates have done to it meanwhile.
 type place struct{ pool, key string }
@@ -187,7 +193,7 @@ const (
 	nextOrigin   = "next origin"
 	nextFresh    = "same origin, new connection: the kept one was closed"
 	nextStream   = "same origin, new connection: this one took no more requests"
-	nextReplaced = "next origin: this one was just taken out"
+	nextReplaced = "next origin: this one's connections were just taken out"
 	noneGone     = "none: the client is gone"
 	noneLate     = "none: the request's time is over"
 	noneRequest  = "none: the request itself failed"
@@ -217,12 +223,7 @@ func (c *call) another(l *lease) (*lease, string) {
 		return c.again(l), nextStream
 	}
 	if te != nil && te.Failure == FailureShutdown {
-		// Our own doing: it is no attempt.
-		c.attempts--
-		if next := c.lease(); next != nil {
-			return next, nextReplaced
-		}
-		if next, err := c.start(); err == nil {
+		if next := c.replaced(l); next != nil {
 			return next, nextReplaced
 		}
 		return nil, noneOrigin
@@ -238,6 +239,27 @@ func (c *call) another(l *lease) (*lease, string) {
 		return nil, noneBudget
 	}
 	return next, nextOrigin
+}
+
+// replaced finds another place for an attempt whose connections were shut down
+// under it. That is our own doing, and no attempt.
+func (c *call) replaced(l *lease) *lease {
+	c.attempts--
+	if c.replacements++; c.replacements > maxReplacements {
+		return nil
+	}
+	l.end(l.err) // its place may be the only one
+	// The same origin may go on with other connections. After Close it has the old
+	// ones.
+	if v := c.b.view.Load(); v.linkOf(l.group.Name, l.server.key) != l.server.link {
+		at := place{l.group.Name, l.server.key}
+		c.tried = slices.DeleteFunc(c.tried, func(p place) bool { return p == at })
+	}
+	// The old plan is only for hosts that are served no more.
+	if next, err := c.start(); err == nil {
+		return next
+	}
+	return c.lease()
 }
 
 // forbidden says why no other attempt may follow, or "".

@@ -12,12 +12,11 @@ type shared struct {
 	health *health
 	turn   atomic.Uint64 // of inTurns
 	budget budget
-	loads  map[string]*load // by originConfig.key; the balancer's lock guards it
-	links  map[string]*link
+	links  map[string]*link // by originConfig.key; the balancer's lock guards it
 }
 
 func newShared(clock func() time.Duration) *shared {
-	s := &shared{health: newHealth(clock), loads: map[string]*load{}, links: map[string]*link{}}
+	s := &shared{health: newHealth(clock), links: map[string]*link{}}
 	// Proxies that start together don't all begin with the first origin.
 	s.turn.Store(rand.Uint64() >> 1)
 	return s

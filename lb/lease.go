@@ -51,14 +51,14 @@ func (l *lease) send() {
 	*out = *c.req
 	url := *c.req.URL
 	out.URL = &url
-	body, err := c.bodies.next()
+	body, trailer, err := c.bodies.next()
 	if err != nil {
 		l.headAt = c.b.clock()
 		l.err = &TransportError{Failure: FailureRequest, Origin: l.server.link.target.authority(), Err: err}
 		l.failed = true
 		return
 	}
-	out.Body = body
+	out.Body, out.Trailer = body, trailer
 	if l.server.host != "" {
 		out.Host = l.server.host
 	}

@@ -29,8 +29,8 @@ func (f *forwarding) fail(_ http.ResponseWriter, _ *http.Request, err error) {
 
 // ProxyError answers for an origin that didn't: 504 after a timeout, 503 with
 // Retry-After where that is known when no origin is to be had, 421 for a host that
-// no pool serves (RFC 9110 §15.5.20), 400 or 413 when the request's body is
-// what failed, else 502. The answers have no body and are not for storing.
+// no pool serves (RFC 9110 §15.5.20), 400, 413 or 431 when the request's body or
+// header is what failed, else 502. The answers have no body and are not for storing.
 func ProxyError(w http.ResponseWriter, _ *http.Request, err error) {
 	status, wait := ErrorStatus(err)
 	h := w.Header()
@@ -66,6 +66,9 @@ func ErrorStatus(err error) (status int, retryAfter time.Duration) {
 	if te, ok := errors.AsType[*TransportError](err); ok {
 		switch te.Failure {
 		case FailureRequest:
+			if isHeaderTooLong(te.Err) {
+				return http.StatusRequestHeaderFieldsTooLarge, 0
+			}
 			return http.StatusBadRequest, 0
 		case FailureShutdown:
 			return http.StatusServiceUnavailable, 0

@@ -3,6 +3,7 @@ package lb
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 )
@@ -26,14 +27,21 @@ type replay struct {
 	err   error
 	cur   *replayBody
 	final bool // no attempt will follow: src is closed with cur
-	shut  bool // src was closed
+
+	// Whoever owns the request fills its Trailer map at the end of src. The
+	// attempts have maps of their own: a given up one may be reading.
+	filled   http.Header
+	declared http.Header // filled as it was before
+	trailer  http.Header // filled as it was at src's end
+	shut     bool        // src was closed
 }
 
 // replayBody is the body of one attempt.
 type replayBody struct {
-	r      *replay
-	pos    int // in kept
-	closed bool
+	r       *replay
+	trailer http.Header // nil if there are none
+	pos     int         // in kept
+	closed  bool
 }
 
 // newReplay takes a body over. length is its length, negative if unknown: one that
@@ -53,10 +61,10 @@ func (r *replay) possible() bool {
 }
 
 // attempt returns the body for the next attempt. The one before gets no more.
-func (r *replay) attempt() io.ReadCloser {
+func (r *replay) attempt() *replayBody {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cur = &replayBody{r: r}
+	r.cur = &replayBody{r: r, trailer: maps.Clone(r.declared)}
 	return r.cur
 }
 
@@ -99,7 +107,10 @@ func (b *replayBody) Read(p []byte) (int, error) {
 	case n > 0:
 		r.lost, r.kept = true, nil
 	}
-	r.err = err
+	if r.err = err; err == io.EOF {
+		r.trailer = maps.Clone(r.filled)
+		maps.Copy(b.trailer, r.trailer)
+	}
 	return n, err
 }
 
@@ -116,6 +127,9 @@ func (b *replayBody) prepare(p []byte) (n, keep int, err error) {
 		b.pos += n
 		return n, 0, nil
 	case r.err != nil:
+		if r.err == io.EOF {
+			maps.Copy(b.trailer, r.trailer)
+		}
 		return 0, 0, r.err
 	}
 	if !r.lost {
@@ -151,6 +165,7 @@ func newBodies(req *http.Request, limit int) bodies {
 	b := bodies{req: req}
 	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
 		b.keep = newReplay(req.Body, req.ContentLength, limit)
+		b.keep.filled, b.keep.declared = req.Trailer, maps.Clone(req.Trailer)
 	}
 	return b
 }
@@ -158,16 +173,19 @@ func newBodies(req *http.Request, limit int) bodies {
 // again reports whether another attempt can have the whole body.
 func (b *bodies) again() bool { return b.keep == nil || b.keep.possible() }
 
-func (b *bodies) next() (io.ReadCloser, error) {
+// next returns the next attempt's body and the map of its trailers.
+func (b *bodies) next() (io.ReadCloser, http.Header, error) {
 	first := !b.begun
 	b.begun = true
 	switch {
 	case b.keep != nil:
-		return b.keep.attempt(), nil
+		body := b.keep.attempt()
+		return body, body.trailer, nil
 	case first || b.req.GetBody == nil:
-		return b.req.Body, nil
+		return b.req.Body, b.req.Trailer, nil
 	}
-	return b.req.GetBody()
+	body, err := b.req.GetBody()
+	return body, b.req.Trailer, err
 }
 
 // finish closes what is left: all of it, unless the last attempt goes on.

@@ -1,10 +1,14 @@
 package lb
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -105,6 +109,90 @@ func TestReplayWaitsForAnAbandonedRead(t *testing.T) {
 		wg.Wait()
 		assert.Equal(t, "first second", string(got))
 	})
+}
+
+// Each attempt has trailers of its own, filled at its body's end: a given up attempt
+// may be reading while the next one's head is written.
+func TestReplayTrailers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pr, pw := io.Pipe()
+		req := mustRequest("PUT", "http://shop.test/")
+		req.Trailer = http.Header{"X-Sum": nil}
+		req.ContentLength = -1
+		req.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
+			n, err := pr.Read(p)
+			if err == io.EOF {
+				req.Trailer["X-Sum"] = []string{"1"} // as net/http's server does
+			}
+			return n, err
+		}))
+		all := newBodies(req, 100)
+		next := func() (io.Reader, http.Header) {
+			body, trailer, err := all.next()
+			require.NoError(t, err)
+			return body, trailer
+		}
+		old, oldTrailer := next()
+		go io.Copy(io.Discard, old)
+		pw.Write([]byte("data"))
+		synctest.Wait()
+		for range 2 {
+			body, trailer := next()
+			assert.Equal(t, http.Header{"X-Sum": nil}, trailer, "declared")
+			pw.Close()
+			for range trailer { // as a head does, beside the reading
+			}
+			got, err := io.ReadAll(body)
+			require.NoError(t, err)
+			assert.Equal(t, "data", string(got))
+			assert.Equal(t, http.Header{"X-Sum": {"1"}}, trailer)
+		}
+		synctest.Wait()
+		assert.Equal(t, http.Header{"X-Sum": {"1"}}, oldTrailer)
+		all.finish(false)
+	})
+}
+
+// A repeated PUT brings its trailers to the second origin, and nothing is written to
+// what is being read.
+func TestTrailersOfARepeatedUpload(t *testing.T) {
+	sick := listen(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		for {
+			if _, err := http.ReadRequest(br); err != nil {
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	well := newSite(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		io.WriteString(w, r.Trailer.Get("X-Sum"))
+	})
+	p := plainPool("p", sick, well.address())
+	p.Retry = Retry{Percent: 100, Floor: 1000}
+	b := newBalancer(t, Options{Pools: []Pool{p}})
+	front := proxied(t, newProxy(t, b))
+	for range 20 {
+		pr, pw := io.Pipe()
+		req, err := http.NewRequest("PUT", front.URL, pr)
+		require.NoError(t, err)
+		req.Trailer = http.Header{"X-Sum": nil}
+		go func() {
+			pw.Write([]byte("data"))
+			for well.now.Load() == 0 { // the repetition has begun
+				runtime.Gosched()
+			}
+			req.Trailer["X-Sum"] = []string{"1"}
+			pw.Close()
+		}()
+		res, err := front.Client().Do(req)
+		require.NoError(t, err)
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		require.NoError(t, err)
+		require.Equal(t, "200 OK 1", res.Status+" "+string(text))
+	}
 }
 
 func TestReplayErrors(t *testing.T) {

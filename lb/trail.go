@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,7 +35,9 @@ type Record struct {
 // Unanswered reports whether a balancer saw the request and got no response for it
 // from any origin, not even an error's.
 func (r *Record) Unanswered() bool {
-	return r.Host != "" && (len(r.Attempts) == 0 || r.Attempts[len(r.Attempts)-1].Status == 0)
+	// An earlier attempt's error is passed on if the later ones got nothing.
+	answered := func(a AttemptStep) bool { return a.Status != 0 }
+	return r.Host != "" && !slices.ContainsFunc(r.Attempts, answered)
 }
 
 // PoolStep is what became of one pool.

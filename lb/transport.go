@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -83,7 +84,7 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 	}
 	ctx := req.Context()
 	acquire := t.pool.acquire
-	if req.Header["Upgrade"] != nil {
+	if x.req.Header["Upgrade"] != nil {
 		acquire = t.pool.acquireHTTP1
 	}
 	for {
@@ -131,6 +132,9 @@ func (t *transport) exchange(req *http.Request) *exchange {
 	if x.req.Header == nil {
 		x.req.Header = http.Header{}
 	}
+	if t.o.Protocol == ProtocolHTTP2 && x.req.Header["Upgrade"] != nil {
+		x.req.Header = withoutUpgrade(x.req.Header)
+	}
 	x.req.GetBody = nil
 	x.req.Close = false // the connection is ours
 	if req.Body != nil && req.Body != http.NoBody {
@@ -140,6 +144,16 @@ func (t *transport) exchange(req *http.Request) *exchange {
 		x.flags.Store(sent)
 	}
 	return x
+}
+
+// withoutUpgrade returns h without the wish for another protocol, which HTTP/2
+// doesn't have (RFC 9113 §8.6). A server may pass over it (RFC 9110 §7.8).
+func withoutUpgrade(h http.Header) http.Header {
+	h = maps.Clone(h)
+	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+		delete(h, name)
+	}
+	return h
 }
 
 // acquireError tells why there is no connection.

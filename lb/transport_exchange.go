@@ -211,10 +211,16 @@ func http2Failure(err error) Failure {
 		return FailureProtocol
 	case errors.As(err, &se), isLost(err), isUnusable(err), strings.Contains(err.Error(), "GOAWAY"):
 		return FailureClosed
-	case strings.HasPrefix(err.Error(), "net/http: invalid"), strings.HasPrefix(err.Error(), "http2: invalid"):
+	case isHeaderTooLong(err), strings.HasPrefix(err.Error(), "net/http: invalid"), strings.HasPrefix(err.Error(), "http2: invalid"):
 		return FailureRequest
 	}
 	return FailureProtocol
+}
+
+// isHeaderTooLong reports whether net/http didn't send a request since its header,
+// or trailers, are more than what the HTTP/2 origin says it takes.
+func isHeaderTooLong(err error) bool {
+	return strings.Contains(err.Error(), "request header list larger than peer's")
 }
 
 // isUnusable reports whether an HTTP/2 connection was found dead before anything

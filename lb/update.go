@@ -3,6 +3,7 @@ package lb
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // update is one replacement of the options. It needs Balancer.mu.
@@ -39,7 +40,7 @@ func (u *update) groups(cfg *config) ([]*group, error) {
 func (u *update) server(g *group, index int) (*server, error) {
 	oc := &g.origins[index]
 	s := &server{id: oc.ID, key: oc.key, admin: oc.admin, limit: oc.limit, host: oc.host}
-	ld := g.shared.loads[oc.key]
+	ld := u.b.loads[place{g.Name, oc.key}]
 	if ld == nil {
 		ld = &load{}
 	}
@@ -74,6 +75,7 @@ func (u *update) apply(cfg *config, groups []*group) {
 	for _, g := range groups {
 		u.adopt(cfg, g, keep)
 	}
+	u.keepLoads(groups)
 	u.b.view.Store(newView(cfg, groups))
 	for name, s := range u.b.pools {
 		if u.pools[name] == nil {
@@ -92,14 +94,35 @@ func (u *update) apply(cfg *config, groups []*group) {
 // options.
 func (u *update) adopt(cfg *config, g *group, keep map[*link]bool) {
 	members := make([]member, len(g.servers))
-	loads, links := map[string]*load{}, map[string]*link{}
+	links := map[string]*link{}
 	for i, s := range g.servers {
 		members[i] = s.member()
-		loads[s.key], links[s.key] = s.entry.load, s.link
+		links[s.key] = s.link
 		keep[s.link] = true
 	}
 	for i, c := range g.shared.health.update(g.healthConfig(cfg.opts), members) {
 		g.servers[i].cond = c
 	}
-	g.shared.loads, g.shared.links = loads, links
+	g.shared.links = links
+}
+
+// keepLoads notes the origins' loads. An origin that is taken out and put back must
+// not have room for more than its limit meanwhile.
+func (u *update) keepLoads(groups []*group) {
+	loads := map[place]*load{}
+	for at, l := range u.b.loads {
+		if l.inFlight.Load() > 0 {
+			loads[at] = l
+		}
+	}
+	// Those just taken out too: a request that began before may come to them yet.
+	if v := u.b.view.Load(); v != nil {
+		groups = slices.Concat(v.all, groups)
+	}
+	for _, g := range groups {
+		for _, s := range g.servers {
+			loads[place{g.Name, s.key}] = s.entry.load
+		}
+	}
+	u.b.loads = loads
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -157,6 +158,105 @@ func TestReplacedUnderway(t *testing.T) {
 			assert.Equal(t, "two", string(text))
 		}
 	})
+}
+
+// A setting of the connections changes, again and again, while a request waits for
+// one: it waits for one of the new ones, without having used an attempt up. A POST
+// too, since nothing was sent.
+func TestUpdateOfSettingsWhileConnecting(t *testing.T) {
+	for _, method := range []string{"GET", "PUT", "POST"} {
+		for _, attempts := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%s, attempts=%d", method, attempts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					n := newNetwork(t)
+					h := n.add("10.0.0.1:80", saying(200, "one"))
+					p := n.pool("p", "10.0.0.1:80")
+					p.Retry.Attempts = attempts
+					p.MaxConnections = 1
+					p.Transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+						pause(ctx, time.Second)
+						return n.DialContext(ctx, network, address)
+					}
+					b := newBalancer(t, Options{Pools: []Pool{p}})
+					var a answer
+					var wg sync.WaitGroup
+					wg.Go(func() { a = ask(t, b, method, "http://shop.test/", "some data") })
+					for i := range 5 {
+						time.Sleep(time.Second / 2)
+						p.Transport.HeadTimeout = time.Duration(10+i) * time.Second
+						require.NoError(t, b.Update(Options{Pools: []Pool{p}}))
+					}
+					wg.Wait()
+					require.NoError(t, a.err, "%v", a.trail.attempts())
+					assert.Equal(t, "one", a.body)
+					assert.Equal(t, 1, h.count())
+					assert.Len(t, a.trail.Attempts, 6)
+				})
+			})
+		}
+	}
+}
+
+// A request that waits for a connection when the balancer gives up closing isn't
+// sent round in circles.
+func TestCloseWhileConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.add("10.0.0.1:80", saying(200, "one")).dialling(hang)
+		n.add("10.0.0.2:80", saying(200, "two")).dialling(hang)
+		b, err := New(Options{Pools: []Pool{n.pool("p", "10.0.0.1:80", "10.0.0.2:80")}})
+		require.NoError(t, err)
+		var a answer
+		var wg sync.WaitGroup
+		wg.Go(func() { a = ask(t, b, "GET", "http://shop.test/", "") })
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		assert.ErrorIs(t, b.Close(ctx), context.Canceled)
+		wg.Wait()
+		assert.Equal(t, FailureShutdown, FailureOf(a.err))
+		assert.Len(t, a.trail.Attempts, 2)
+		assert.NoError(t, b.Close(context.Background()))
+	})
+}
+
+// What is taken out and put back still has its requests: the limit holds for them
+// too. What has none is forgotten two updates later.
+func TestCapacityOfWhatIsPutBack(t *testing.T) {
+	for name, without := range map[string]string{"origin": "p", "pool": "q"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				open := make(chan struct{})
+				n.add("10.0.0.1:80", func(w http.ResponseWriter, r *http.Request) { <-open })
+				n.add("10.0.0.2:80", saying(200, "two"))
+				with, other := n.pool("p", "10.0.0.1:80"), n.pool(without, "10.0.0.2:80")
+				with.MaxConnections = 1
+				other.Origins[0].ID = "other"
+				b := newBalancer(t, Options{Pools: []Pool{with}})
+				var wg sync.WaitGroup
+				wg.Go(func() { assert.NoError(t, ask(t, b, "GET", "http://shop.test/", "").err) })
+				synctest.Wait()
+				for range 3 {
+					require.NoError(t, b.Update(Options{Pools: []Pool{other}}))
+					require.NoError(t, b.Update(Options{Pools: []Pool{other}}))
+					require.NoError(t, b.Update(Options{Pools: []Pool{with}}))
+					assert.Equal(t, 1, b.Status()[0].Origins[0].InFlight)
+					var none *NoOriginError
+					require.ErrorAs(t, ask(t, b, "GET", "http://shop.test/", "").err, &none)
+					assert.True(t, none.AtCapacity)
+				}
+				close(open)
+				wg.Wait()
+				assert.NoError(t, ask(t, b, "GET", "http://shop.test/", "").err)
+				for i := range 20 {
+					other.Origins[0].ID = fmt.Sprint("other", i)
+					require.NoError(t, b.Update(Options{Pools: []Pool{other}}))
+					assert.LessOrEqual(t, len(b.loads), 2)
+				}
+			})
+		})
+	}
 }
 
 // Close waits for bodies, refuses what comes later, and gives up with its context.

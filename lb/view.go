@@ -34,6 +34,21 @@ func (v *view) groupsFor(host string) []*group {
 	}
 }
 
+// linkOf returns the connections of an origin, nil if there is none.
+func (v *view) linkOf(pool, key string) *link {
+	for _, g := range v.all {
+		if g.Name != pool {
+			continue
+		}
+		for _, s := range g.servers {
+			if s.key == key {
+				return s.link
+			}
+		}
+	}
+	return nil
+}
+
 // newView arranges groups for hosts. Wildcards are stored from their dot on, so
 // that looking one up needs no new string.
 func newView(cfg *config, groups []*group) *view {

@@ -141,24 +141,34 @@ func TestPoolThatFailsGivesStale(t *testing.T) {
 }
 
 // An origin's own error isn't one that can't be reached: without stale-if-error it's
-// passed on.
-func TestAnswerOfTheLastOriginIsPassedOn(t *testing.T) {
-	down := false
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=0")
-		if down {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		fmt.Fprint(w, "page")
-	}))
-	t.Cleanup(srv.Close)
-	rig := newPoolRig(t, Options{Default: Route{StoreStale: true}},
-		lb.Pool{Origins: []lb.Origin{{ID: "a", Address: srv.Listener.Addr().String()}}}, lb.ProxyOptions{ErrorHandler: ProxyErrorHandler})
-	rig.do("GET", "/")
-	down = true
-	w, rec := rig.do("GET", "/")
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Equal(t, "a", rec.Origin.Chosen)
+// passed on, also when another origin gave no answer after it.
+func TestAnswerOfAnyOriginIsPassedOn(t *testing.T) {
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	for name, others := range map[string][]lb.Origin{
+		"alone": nil, "the next one refuses": {{ID: "b", Address: dead.Listener.Addr().String()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			down := false
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Cache-Control", "public, max-age=0")
+				if down {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+				fmt.Fprint(w, "page")
+			}))
+			t.Cleanup(srv.Close)
+			origins := append([]lb.Origin{{ID: "a", Address: srv.Listener.Addr().String()}}, others...)
+			rig := newPoolRig(t, Options{Default: Route{StoreStale: true}},
+				lb.Pool{Policy: lb.Failover, Origins: origins}, lb.ProxyOptions{ErrorHandler: ProxyErrorHandler})
+			rig.do("GET", "/")
+			down = true
+			w, rec := rig.do("GET", "/")
+			require.Equal(t, http.StatusServiceUnavailable, w.Code)
+			require.Equal(t, "a", rec.Origin.Chosen)
+			require.Len(t, rec.Origin.Attempts, len(origins))
+		})
+	}
 }
 
 // A pool without a free place is a 503 that says when to come again, on a fetch and

@@ -106,7 +106,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 		return nil
 	})
 	fs.StringVar(&policy, "policy", string(lb.RoundRobin), "in which order several origins are tried: a `name` such as "+policyNames()+"; hash-header and hash-cookie need the field's name, as in hash-cookie:session")
-	fs.StringVar(&c.healthPath, "health-path", "", "`path` that the origins are asked for every few seconds; those that don't answer well get no visitors (no checks by default)")
+	fs.StringVar(&c.healthPath, "health-path", "", "`path`, below that of -origin, that the origins are asked for every few seconds; those that don't answer well get no visitors (no checks by default)")
 	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")

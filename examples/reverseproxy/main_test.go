@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -524,5 +525,75 @@ func TestWrongFlagsExitWithOne(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 1 || string(out) != "reverseproxy: -origin: the scheme of \"ftp://a\" must be http or https\n" {
 		t.Errorf("%v, %q", err, out)
+	}
+}
+
+// No path leaves the one that the origins' URLs have, however it is written.
+func TestBasePathIsNotLeft(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	o := newOrigin(t, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, r.RequestURI)
+	})
+	p := start(t, o.URL+"/public")
+	defer p.end(t)
+	for _, tt := range []struct {
+		target, want string // what the origin sees
+	}{
+		{"/x", "/public/x"},
+		{"/a..b/...?q=../..", "/public/a..b/...?q=../.."},
+		{"/a%2fb%5cc", "/public/a%2fb%5cc"},
+		{"/../private", ""},
+		{"/..", ""},
+		{"/a/../../private", ""},
+		{"/%2e%2e/private", ""},
+		{"/.%2E/private", ""},
+		{"/..%2fprivate", ""},
+		{"/..%5cprivate", ""},
+		{"/..\\private", ""},
+		{"/%252e%252e/private", ""},
+		{"/..;x/private", ""},
+		{"http:private", ""},
+		{"http://shop.test/../private", ""},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\n\r\n", tt.target)
+		answer, err := io.ReadAll(conn)
+		conn.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		got := strings.Join(seen, " ")
+		seen = nil
+		mu.Unlock()
+		status := "HTTP/1.1 400 "
+		if tt.want != "" {
+			status = "HTTP/1.1 200 "
+		}
+		if got != tt.want || !strings.HasPrefix(string(answer), status) {
+			t.Errorf("%s: the origin sees %q, the client %.40q", tt.target, got, answer)
+		}
+	}
+}
+
+// Health checks ask below the origins' path too.
+func TestHealthPathIsBelowTheBase(t *testing.T) {
+	seen := make(chan string, 1)
+	o := newOrigin(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case seen <- r.RequestURI:
+		default:
+		}
+	})
+	p := start(t, o.URL+"/public/", "-health-path", "/up?x=1")
+	defer p.end(t)
+	if got := <-seen; got != "/public/up?x=1" {
+		t.Errorf("the check asks for %q", got)
 	}
 }
