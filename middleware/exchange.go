@@ -54,7 +54,7 @@ type exchange struct {
 	asker guard.Request   // who the rates are counted for
 
 	mayPurge *purgeVerdict // nil unless admission had to know
-	writing writeWatch // of the client; its timer outlives the request
+	writing  writeWatch    // of the client; its timer outlives the request
 
 	file     store.File // of the stored body that is being sent; nil if it's in memory
 	hold     *fetch     // that may have to end before the request does
