@@ -89,7 +89,7 @@ func (w *writeWatch) fire(at int64) {
 		case due > now:
 			w.arm(at, due)
 			return
-		case w.cutLate(due):
+		case due == cutWrite || w.cutLate(due): // an older timer, held up, may have been first
 			w.armed.CompareAndSwap(at, 0)
 			return
 		}

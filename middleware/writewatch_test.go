@@ -242,8 +242,8 @@ func TestUnreadRefusalIsCutOff(t *testing.T) {
 	})
 }
 
-// Writes of many exchanges end just when their time does: none of them is cut off for
-// another one's lateness, and every write that isn't taken is.
+// Writes end just when their time does: none is cut off for the lateness of one before,
+// and each that isn't taken is.
 func TestWriteWatchCutsOffNoOtherWrite(t *testing.T) {
 	const window = 2 * time.Microsecond
 	var w writeWatch
