@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -216,7 +217,7 @@ func ambiguousLength(t *testing.T, rest string) {
 	mu.Lock()
 	defer mu.Unlock()
 	if assert.LessOrEqual(t, len(seen), len(front)) { // the client has left by the second
-		assert.Equal(t, front[:len(seen)], append([]string{}, seen...))
+		assert.True(t, slices.Equal(front[:len(seen)], seen), "%q, not %q", seen, front)
 	}
 }
 
