@@ -60,7 +60,7 @@ func TestJudges(t *testing.T) {
 		{sessions(func(f *sessionFigures) { f.Renders = 1 }), "1 render instead of 50"},
 		{load(func(*loadFigures) {}), ""},
 		{load(func(f *loadFigures) { f.Peak = 60 }), "60 renders at once at the origin instead of 10"},
-		{load(func(f *loadFigures) { f.Peak = 8 }), "8 renders at once at the origin instead of 10"},
+		{load(func(f *loadFigures) { f.Peak = 6 }), "6 renders at once at the origin instead of 10"},
 		{load(func(f *loadFigures) { f.Slowest = 2000 }), "a checkout took 2.0 s, more than 1.2 s"},
 		{reply(func(*answer) {}), ""},
 		{reply(func(a *answer) { a.Status = "MISS" }), `the status is "MISS"`},
