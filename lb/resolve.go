@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,7 +46,9 @@ func parseTarget(address, scheme string) (target, error) {
 		host = "" // brackets are for addresses only
 	}
 	host = strings.TrimSuffix(host, ".")
-	if host == "" || len(host) > 253 || strings.ContainsFunc(host, notInName) {
+	_, err := netip.ParseAddr(host)
+	isAddress := err == nil // with a dot behind it
+	if isAddress || len(host) > 253 || strings.ContainsFunc(host, notInName) || slices.Contains(strings.Split(host, "."), "") {
 		return target{}, errors.New("write an IP address or a name, with a port if need be, such as 10.0.0.1:8443")
 	}
 	return target{name: strings.ToLower(host), port: port}, nil

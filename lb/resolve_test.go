@@ -37,7 +37,7 @@ func TestParseTarget(t *testing.T) {
 			assert.Equal(t, []string{c.authority, c.host}, []string{g.authority(), g.host()}, c.in)
 		}
 	}
-	for _, in := range []string{"", ":80", "a b", "http://a", "a/b", "a:0", "a:65536", "a:http", "[::1", "user@a", "a\x00", "::1:80:", "[a]"} {
+	for _, in := range []string{"", ":80", "a b", "http://a", "a/b", "a:0", "a:65536", "a:http", "[::1", "user@a", "a\x00", "::1:80:", "[a]", ".", "..", ".a", "a..b", "a..", "10.0.0.1."} {
 		_, err := parseTarget(in, "https")
 		assert.Error(t, err, "%q", in)
 	}
