@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // handOff queues a request behind a full limiter and lets it be served.
@@ -20,11 +20,8 @@ func handOff(l *Limiter, held Permit, r Request) Permit {
 }
 
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	none := func(what string, f func()) {
-		assert.Zero(t, testing.AllocsPerRun(1000, f), what)
+		testnet.Allocs(t, 0, f, what)
 	}
 	l := newLimiter(t, Options{Limit: 1, Queue: 8, Routes: []Route{{Name: "a"}}})
 	none("acquire and release", func() {

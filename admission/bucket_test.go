@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 func newBucket(t testing.TB, s *Buckets, r Rate, parent *Bucket) *Bucket {
@@ -152,15 +154,12 @@ func TestAddressesAreBounded(t *testing.T) {
 }
 
 func TestBucketAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	s, list := compound(t)
 	a, err := s.Addresses(Rate{PerSecond: 1}, 2, nil)
 	require.NoError(t, err)
 	addr := netip.MustParseAddr("2001:db8::1")
-	assert.Zero(t, testing.AllocsPerRun(1000, func() { s.Take(1, list[0], list[1], list[2], list[3]) }))
-	assert.Zero(t, testing.AllocsPerRun(1000, func() { a.Take(addr, 1, list[0]) }))
+	testnet.Allocs(t, 0, func() { s.Take(1, list[0], list[1], list[2], list[3]) })
+	testnet.Allocs(t, 0, func() { a.Take(addr, 1, list[0]) })
 }
 
 func compound(t testing.TB) (*Buckets, [4]*Bucket) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // newGuard returns a guard whose lag is what the test tells.
@@ -401,19 +403,16 @@ func TestOverloadConcurrently(t *testing.T) {
 }
 
 func TestOverloadAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	o := newGuard(t, OverloadOptions{Knee: 20, TenantFloor: 2})
 	names, i := []string{"a", "b", "c"}, 0
 	for _, a := range []Arrival{{From: FromUnknown}, {From: FromOperator}, {From: FromProbe}, {From: FromTenant}} {
-		assert.Zero(t, testing.AllocsPerRun(1000, func() {
+		testnet.Allocs(t, 0, func() {
 			i++
 			a.Tenant = names[i%3]
 			token, _ := o.Enter(a)
 			token.Leave()
-		}), a.From)
+		}, a.From)
 	}
 	fill(t, o, tenantOf("a"), 20)
-	assert.Zero(t, testing.AllocsPerRun(1000, func() { o.Enter(tenantOf("a")) }), "refusal")
+	testnet.Allocs(t, 0, func() { o.Enter(tenantOf("a")) }, "refusal")
 }

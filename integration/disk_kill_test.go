@@ -20,6 +20,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // killing is a run of proxies that are killed one after the other, on the same
@@ -286,7 +288,7 @@ func TestDiskKilled(t *testing.T) {
 		most, budget = 60, 5*time.Second
 	}
 	least := 30
-	if raceEnabled { // a start takes a second on a busy machine
+	if testnet.Race { // a start takes a second on a busy machine
 		least = 10
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/weirhttp/weir/internal/testnet"
 	"go.uber.org/goleak"
 )
 
@@ -28,7 +29,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	proxyBinary = filepath.Join(dir, "reverseproxy")
 	args := []string{"build", "-o", proxyBinary}
-	if raceEnabled {
+	if testnet.Race {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, ".")...)

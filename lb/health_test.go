@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 const (
@@ -358,18 +360,18 @@ func TestRecoveryByChecksForgetsEjectionAndCircuit(t *testing.T) {
 func TestStateAndSuccessCostNoAllocation(t *testing.T) {
 	w := newWard(t, healthConfig{slowStart: time.Minute}, 3)
 	c := w.conds[0]
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	testnet.Allocs(t, 0, func() {
 		c.state(w.time)
 		token, _ := c.begin(w.time)
 		c.report(token, outcome{kind: succeeded}, w.time)
-	}))
+	})
 	w.failTimes(0, 5)
 	w.time += 31 * time.Second
 	require.Less(t, w.share(0), 16)
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	testnet.Allocs(t, 0, func() {
 		c.state(w.time)
 		token, _ := c.begin(w.time)
 		c.report(token, outcome{kind: failed}, w.time)
 		c.report(token, outcome{kind: succeeded}, w.time)
-	}), "nor does a single failure")
+	}, "nor does a single failure")
 }

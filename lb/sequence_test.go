@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 var allOrders = []order{inTurns, atRandom, leastBusy, betterOfTwo, soonerOfTwo, byKey, inOrder}
@@ -341,20 +343,17 @@ func TestFailoverKeepsItsOrder(t *testing.T) {
 
 // Choosing allocates nothing, whatever the policy.
 func TestOrdersAllocateNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	for _, n := range []int{1, 3, 50} {
 		s := newSet(entries(same(n, 2)...))
 		var turn atomic.Uint64
 		now := time.Now()
 		for _, o := range allOrders {
-			assert.Zero(t, testing.AllocsPerRun(100, func() {
+			testnet.Allocs(t, 0, func() {
 				seq := sequence{set: &s, order: o, turn: &turn, bound: 125, now: stamp(now), key: digestString("/some/path")}
 				for range 3 {
 					seq.next()
 				}
-			}), "%v of %d", o, n)
+			}, "%v of %d", o, n)
 		}
 	}
 }

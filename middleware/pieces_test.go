@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weirhttp/weir/internal/testnet"
 	"github.com/weirhttp/weir/store"
 )
 
@@ -111,10 +112,8 @@ func TestManyPieces(t *testing.T) {
 }
 
 // A byte that joins many long pieces is cheap: they aren't copied.
-func TestOneMoreByteBesideLongPieces(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
+func TestOneMoreByteBesideLongPiecesAllocatesLittle(t *testing.T) {
+	testnet.WithoutRace(t)
 	const long, n = 64 << 10, maxPieces
 	var p pieces
 	for i := range int64(n) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // withSecret makes what collides the same in each run.
@@ -269,12 +271,12 @@ func TestInvalidateAllocations(t *testing.T) {
 	for i := range 1000 {
 		mustInvalidate(t, l, posted(i))
 	}
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	testnet.Allocs(t, 0, func() {
 		s.checked.Store(s.seq)
 		l.Check(s)
-	}))
+	})
 	target := posted(5)
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { mustInvalidate(t, l, target) }), 2.0)
+	testnet.Allocs(t, 2, func() { mustInvalidate(t, l, target) })
 }
 
 // The order in which parameters come is known to be right without sorting them.

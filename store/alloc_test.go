@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // Ceilings of the hit path.
@@ -19,7 +21,7 @@ func TestAllocations(t *testing.T) {
 	h := b.Header()
 	k, v, missing := key(1), key(3), key(4)
 	for name, tt := range map[string]struct {
-		want float64
+		most float64
 		f    func()
 	}{
 		"hit":              {0, func() { s.Get(k) }},
@@ -30,7 +32,7 @@ func TestAllocations(t *testing.T) {
 		"Block.Values":     {0, func() { _ = b.Values() }},
 		"Weight":           {0, func() { _ = plainObject.Weight() }},
 	} {
-		assert.Equal(t, tt.want, testing.AllocsPerRun(1000, tt.f), name)
+		testnet.Allocs(t, tt.most, tt.f, name)
 	}
 }
 
@@ -46,8 +48,8 @@ func TestFillAllocations(t *testing.T) {
 	p := make([]byte, 100)
 	assert.NoError(t, f.Append(t.Context(), p))
 	r, _ := f.Reader(0)
-	assert.Zero(t, testing.AllocsPerRun(1000, func() {
+	testnet.Allocs(t, 0, func() {
 		_ = f.Append(t.Context(), p)
 		_, _ = r.Next(t.Context())
-	}))
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weirhttp/weir/internal/rfc9111"
+	"github.com/weirhttp/weir/internal/testnet"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/disk"
 )
@@ -417,5 +418,5 @@ func TestHitWithDiskAllocatesNothing(t *testing.T) {
 	b.restart() // after that nothing waits to be written
 	require.NoError(t, b.disk.WaitScan(t.Context()))
 	b.has(k, bytesOf(1, 1000), true)
-	assert.Zero(t, testing.AllocsPerRun(1000, func() { b.Get(k) }))
+	testnet.Allocs(t, 0, func() { b.Get(k) })
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // stored is an object as a fetch makes it.
@@ -55,10 +57,8 @@ func heapPerObject(t testing.TB, n, size int, vary bool) (heap, weight float64) 
 }
 
 // Weight is what an object costs: the bound on memory is of no use if it isn't.
-func TestWeightIsHonest(t *testing.T) {
-	if raceDetector {
-		t.Skip("slow under the race detector, and there is no race to find")
-	}
+func TestWeightIsWhatIsAllocated(t *testing.T) {
+	testnet.WithoutRace(t)
 	for _, tt := range []struct {
 		n, size int
 		vary    bool

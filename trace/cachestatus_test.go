@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 func TestAppendCacheStatus(t *testing.T) {
@@ -91,10 +93,10 @@ func TestAppendCacheStatusDoesNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, 512)
 	s := CacheStatus{Forward: ForwardVaryMiss, ForwardStatus: 200, HasTTL: true, TTL: 60, Stored: true,
 		Collapsed: true, Key: `q:4:"page"` + "\r\n", Detail: "DYNAMIC"}
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	testnet.Allocs(t, 0, func() {
 		buf = AppendCacheStatus(buf[:0], "weir", &s)
 		buf = AppendCacheStatus(buf, `my "cache"`, &s)
-	}))
+	})
 }
 
 func TestValidateName(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // fill sets every field of v, at any depth, to something that isn't zero, so
@@ -160,20 +162,17 @@ func TestFromContextDoesNotAllocate(t *testing.T) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var sink *Record
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	testnet.Allocs(t, 0, func() {
 		sink = FromContext(ctx)
 		sink = FromContext(context.Background())
-	}))
+	})
 	_ = sink
 }
 
 func TestGetPutDoNotAllocate(t *testing.T) {
-	if raceEnabled {
-		return // the race detector makes sync.Pool drop items at random
-	}
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	testnet.Allocs(t, 0, func() {
 		r := Get()
 		r.Cache.Dropped = append(r.Cache.Dropped, "query utm_source")
 		Put(r)
-	}))
+	})
 }

@@ -6,13 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	g := newGuard(t, roomy())
 	p := roomy()
 	p.Operations = MaxOperations
@@ -37,9 +34,9 @@ func TestAllocations(t *testing.T) {
 		"nobody":         func() { v.Identify(outside, browser) },
 		"client address": func() { ClientAddr(proxy, trusted, XForwardedFor, lines) },
 	} {
-		assert.Zero(t, testing.AllocsPerRun(500, f), what)
+		testnet.Allocs(t, 0, f, what)
 	}
-	assert.LessOrEqual(t, testing.AllocsPerRun(500, func() { g.WithRequest(background, known) }), 2.0)
+	testnet.Allocs(t, 2, func() { g.WithRequest(background, known) })
 }
 
 const browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"

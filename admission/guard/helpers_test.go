@@ -57,7 +57,7 @@ func at(addr string) Request { return Request{Addr: netip.MustParseAddr(addr)} }
 
 // million is how many made-up addresses come.
 func million() int {
-	if raceEnabled {
+	if testnet.Race {
 		return 100_000 // the detector makes it slow
 	}
 	return 1_000_000

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 var trusted = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
@@ -134,7 +136,7 @@ func TestParseElement(t *testing.T) {
 }
 
 // A million bytes of header cost about as much as a short one.
-func TestCostIsBounded(t *testing.T) {
+func TestCostAndAllocationsAreBounded(t *testing.T) {
 	at := netip.MustParseAddr(peer)
 	for name, line := range map[string]string{
 		"trusted":  strings.Repeat("10.1.1.1,", 120_000),
@@ -153,18 +155,18 @@ func TestCostIsBounded(t *testing.T) {
 		walk(at, trusted, []string{line}, count(cutLastComma), read)
 		walk(at, trusted, []string{line}, count(cutLastElement), read)
 		assert.LessOrEqual(t, looked, 2*MaxHops, name)
-		assert.LessOrEqual(t, testing.AllocsPerRun(3, func() {
+		testnet.Allocs(t, 2, func() {
 			Client(at, trusted, []string{line})
 			ClientOf(at, trusted, []string{line})
-		}), 2.0, name)
+		}, name)
 	}
 }
 
 func TestClientAllocatesNothing(t *testing.T) {
 	at, lines := netip.MustParseAddr(peer), []string{"junk, 2001:db8::7, 10.1.1.1", "fd00::1"}
 	other := []string{`for="[2001:db8::7]:80", for=10.1.1.1`}
-	assert.Zero(t, testing.AllocsPerRun(100, func() { Client(at, trusted, lines) }))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { ClientOf(at, trusted, other) }))
+	testnet.Allocs(t, 0, func() { Client(at, trusted, lines) })
+	testnet.Allocs(t, 0, func() { ClientOf(at, trusted, other) })
 }
 
 // The answer is the peer or an address that a line has; it's the peer if that isn't

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 func TestJudge(t *testing.T) {
@@ -175,7 +177,7 @@ func TestHotPathsDontAllocate(t *testing.T) {
 		"MayReuse":                   func() { MayReuse(&l, h, p) },
 		"StaleIfError":               func() { StaleIfError(&l, RequestDirectives{}, p, now) },
 	} {
-		assert.Zero(t, testing.AllocsPerRun(100, f), name)
+		testnet.Allocs(t, 0, f, name)
 	}
 }
 
