@@ -30,12 +30,14 @@ import (
 const (
 	stormRate    = 10_000 / 2 // purges a second of each half
 	stormTick    = 10 * time.Millisecond
-	budgetRate   = 2000 // less than the half of a storm, so that it queues
-	budgetBurst  = 1000
-	budgetQueued = 4000 // drains in 2 s
+	stormCall    = 64  // purges in one call at most
+	budgetRate   = 200 // so little of a storm's half that even one on a busy machine queues
+	budgetBurst  = 100
+	budgetQueued = 400 // drains in 2 s
 )
 
-// stormLength is 3 s, or what WEIR_STORM says, such as 1m.
+// stormLength is 3 s, or what WEIR_STORM says, such as 1m. If that's set, the time of
+// hits is a condition too.
 func stormLength(t *testing.T) time.Duration {
 	t.Helper()
 	if s := os.Getenv("WEIR_STORM"); s != "" {
@@ -140,14 +142,21 @@ func tick(every time.Duration, stop <-chan struct{}, f func()) {
 	}
 }
 
-// atRate calls f again and again until stop is closed, with how many are due: what a
-// slow call has kept back, too.
+// atRate calls f again and again until stop is closed, with how many are due, in calls
+// of some dozens: what a slow call has kept back, too.
 func atRate(perSecond int, stop <-chan struct{}, f func(n int)) {
 	began, done := time.Now(), 0
 	tick(stormTick, stop, func() {
-		n := min(int(time.Since(began).Seconds()*float64(perSecond))-done, purge.MaxSelectors)
-		done += n
-		f(n)
+		for due := int(time.Since(began).Seconds()*float64(perSecond)) - done; due > 0; {
+			n := min(due, stormCall)
+			f(n)
+			due, done = due-n, done+n
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
 	})
 }
 
@@ -175,7 +184,7 @@ func (s *stormRig) rage(zone string, stop <-chan struct{}) (*storm, *sync.WaitGr
 			}
 			res, err := s.mw.Purge(context.Background(), selectors...)
 			assert.NoError(s.t, err)
-			assert.True(s.t, n == 0 || res.Durable)
+			assert.True(s.t, res.Durable)
 			st.purged.Add(int64(res.Applied))
 		})
 	})
@@ -286,15 +295,16 @@ func TestPurgeStorm(t *testing.T) {
 				st.purged.Load(), st.applied.Load(), st.queued.Load(), st.refused.Load(), st.others.Load(), state.Backlog, state.Folded)
 			// A call may overdraw the budget.
 			spent := st.applied.Load() + st.queued.Load() - int64(state.Backlog[zone])
-			assert.LessOrEqual(t, spent, int64(budgetBurst+purge.MaxSelectors+budgetRate*time.Since(began).Seconds()), "the zone's budget")
+			assert.LessOrEqual(t, spent, int64(budgetBurst+stormCall+budgetRate*time.Since(began).Seconds()), "the zone's budget")
 			if zone != "" {
 				assert.Equal(t, len(during.times), during.hits, "hits in another zone than the storm's")
 			}
 			assert.NotZero(t, st.purged.Load())
 			assert.NotZero(t, st.queued.Load())
 			assert.NotZero(t, st.others.Load())
-			// Below a hundredth of a second it's the machine.
-			assert.LessOrEqual(t, during.quantile(0.99), 10*max(calm.quantile(0.99), 10*time.Millisecond))
+			if os.Getenv("WEIR_STORM") != "" { // a figure, for a machine that does nothing else
+				assert.LessOrEqual(t, during.quantile(0.99), 2*max(calm.quantile(0.99), time.Millisecond))
+			}
 			s.drains(zone)
 		})
 	}

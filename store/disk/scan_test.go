@@ -35,7 +35,7 @@ func TestServesWhileTheScanGoesOn(t *testing.T) {
 	require.False(t, d.scanned.Load())
 	start := time.Now()
 	require.NoError(t, d.Close(t.Context()))
-	assert.Less(t, time.Since(start), time.Second, "Close ends the scan")
+	assert.Less(t, time.Since(start), time.Minute, "Close ends the scan, which would take a quarter of an hour")
 
 	d = scanned(t, openTier(t, Options{Dir: d.files.dir}))
 	assert.EqualValues(t, 200, d.Stats().Objects)
