@@ -98,7 +98,7 @@ func BenchmarkCheckTags(b *testing.B) {
 
 // With the number of groups invalidated, for a response with four others.
 func BenchmarkCheckInvalidatedGroups(b *testing.B) {
-	for _, n := range []int{0, 1, 4096, 400_000, 4_000_000} {
+	for _, n := range []int{0, 1, 4096, 400_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			l := mustNew(b, Options{})
 			s := NewSubject(Facts{Seq: l.Now(), Zone: "z", Scheme: "https", Host: "example.com", Path: "/", Groups: []string{"a", "b", "c", "d"}})

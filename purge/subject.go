@@ -48,10 +48,9 @@ type Subject struct {
 	anyGroup uint64 // that place; 0 if it isn't needed
 }
 
-// NewSubject prepares a response to be checked. It costs about 100 ns, 10 ns for
-// each tag, and 100 ns for each group, with two allocations and one for all tags and
-// groups together. It keeps
-// nothing of f.
+// NewSubject prepares a response to be checked. It costs some 400 ns, 10 ns for
+// each tag, and 200 ns for each group, with two allocations and one for all tags and
+// groups together. It keeps nothing of f.
 func NewSubject(f Facts) *Subject {
 	s := &Subject{seq: f.Seq, zone: zoneID(f.Zone)}
 	s.checked.Store(f.Seq)
