@@ -85,6 +85,18 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	if f.flight.Doomed() || f.h.verdict(o) == purge.Gone {
 		return whyPurged
 	}
+	var why reason
+	if f.route.forwardsRng {
+		why = f.putBesideParts(fill, o)
+	} else {
+		why = f.put(fill, o)
+	}
+	f.h.noteUndeleted() // what it takes the place of may be in another tier
+	return why
+}
+
+// put is the part of keepWith that changes what is stored.
+func (f *fetch) put(fill *store.Fill, o *store.Object) reason {
 	allowed := func() bool { return !f.flight.Doomed() }
 	var r store.Rejection
 	if fill != nil {
@@ -92,12 +104,8 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	} else {
 		r = f.h.store.PutIf(o, allowed)
 	}
-	f.h.noteUndeleted() // what it takes the place of may be in another tier
 	switch r {
 	case store.Kept:
-		if f.route.forwardsRng {
-			f.h.dropParts(f.key) // the whole goes first
-		}
 		return ""
 	case store.Withdrawn:
 		return whyPurged

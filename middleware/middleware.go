@@ -24,6 +24,7 @@ type Middleware struct {
 	governor *governor // nil if nothing is limited
 
 	undeleting sync.Mutex // see noteUndeleted
+	order      partOrders
 
 	// exchanges that may be used again. They are a middleware's own because of their
 	// timers: those of one that is tested in a bubble of synctest stay there.

@@ -32,6 +32,9 @@ func (x *exchange) capturePart(status int, h http.Header) capture {
 	f := x.passed
 	h = canonicalNames(h)
 	f.outdateParts(status, h)
+	if o := x.lookup().object; o != nil {
+		x.outdateWhole(o, func(etag string, size int64) bool { return outdates(status, h, etag, size) })
+	}
 	if status == http.StatusOK { // the origin doesn't give parts
 		if w := f.captureWhole(h); w != nil {
 			return w
@@ -81,26 +84,45 @@ func (p *partCapture) store(x *exchange, r *http.Request) {
 	f, body := p.f, p.tap.Take()
 	subject, _ := f.subject(p.header)
 	if int64(len(body)) != p.place.length() || r.Context().Err() != nil ||
-		x.lookup().object != nil ||
 		f.h.purges.list.Check(subject) != purge.Valid {
 		return
 	}
 	p.part = newRun(p.place.start, body)
 	for try := range maxTries {
+		seen := f.h.order.of(f.key).seen()
+		whole := x.lookup().object
+		if whole != nil && !x.outdateWhole(whole, p.outdates) {
+			return // it goes first
+		}
 		old, had := f.h.parts(f.key)
-		if old == nil && try > 0 {
+		if old == nil && whole == nil && try > 0 {
 			return // a newer answer, or a purge, made an end of them
 		}
 		o := p.combined(old, had)
-		if o == nil {
+		if o == nil || !p.valid(o) {
 			return
 		}
-		whole := slices.Equal(o.Attached.(*parts).have, spans{{0, p.size}})
-		if whole && f.claimParts(old) && f.keep(f.whole(o)) || !whole && f.keepParts(o, old) {
+		if slices.Equal(o.Attached.(*parts).have, spans{{0, p.size}}) {
+			o = f.whole(o)
+		}
+		kept := f.putJoined(o, old, seen)
+		f.h.noteUndeleted() // what a whole takes the place of may be in another tier
+		if kept {
 			x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
 			return
 		}
 	}
+}
+
+// outdates reports whether a whole response isn't what the part is of.
+func (p *partCapture) outdates(etag string, size int64) bool {
+	return size != p.size || !rfc9110.SameETag(p.header.Get("Etag"), etag)
+}
+
+// valid reports whether what the part makes of others may be stored: it hasn't been
+// purged, softly either, since the newest of them was asked for.
+func (p *partCapture) valid(o *store.Object) bool {
+	return !p.f.flight.Doomed() && p.f.h.purges.list.Check(o.Attached.(*parts).subject) == purge.Valid
 }
 
 // combined returns the new part together with the old ones, if they are of the

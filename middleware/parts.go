@@ -77,6 +77,9 @@ func (m *Middleware) dropParts(primary store.Key) { m.store.DeleteMemory(partsKe
 // outdateParts forgets the parts that the head of an answer to f shows to be of an
 // older representation.
 func (f *fetch) outdateParts(status int, h http.Header) {
+	order := f.h.order.of(f.key)
+	order.Lock() // or a whole that takes its place just now may bring them back
+	defer order.Unlock()
 	o, _ := f.h.parts(f.key)
 	if o == nil || o.RequestedAt.After(f.requestedAt) {
 		return
@@ -109,22 +112,10 @@ func outdates(status int, h http.Header, etag string, size int64) bool {
 }
 
 // keepParts keeps an object with gaps in the place of old, unless that isn't there any
-// more, or it was purged since f began: as keepWith does.
+// more, or the key was purged since f began.
 func (f *fetch) keepParts(o, old *store.Object) bool {
-	if f.flight.Doomed() || f.h.purges.list.Check(o.Attached.(*parts).subject) != purge.Valid {
-		return false
-	}
 	allowed := func(there *store.Object) bool { return there == old && !f.flight.Doomed() }
 	return f.h.store.PutMemory(o, allowed) == store.Kept
-}
-
-// claimParts takes out old, which a part makes whole, and reports whether it was
-// there.
-func (f *fetch) claimParts(old *store.Object) bool {
-	if old == nil {
-		return f.h.store.GetMemory(partsKey(f.key)) == nil
-	}
-	return f.h.store.DeleteMemoryObject(old)
 }
 
 // sameAs reports whether p's bytes may be combined with others: those of the

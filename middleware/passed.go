@@ -6,7 +6,6 @@ import (
 
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
-	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 )
@@ -22,7 +21,6 @@ func (x *exchange) passedHead(status int, h, own http.Header) {
 		}
 	case rfc9111.Invalidates(x.r.Method, status) && !x.route.cacheOff:
 		x.invalidate(h)
-		x.invalidateGroups(h)
 	}
 	x.rec.StatusCode, x.rec.ForwardStatus = status, status
 	x.setStatus(h, make([]string, ownFields))
@@ -30,20 +28,15 @@ func (x *exchange) passedHead(status int, h, own http.Header) {
 
 // invalidate removes what a successful unsafe request makes invalid: what is
 // stored for its target and for what the response names on the same origin (RFC
-// 9111 §4.4), all variants, and whatever is being fetched for it.
+// 9111 §4.4), all variants, whatever is being fetched for it, and the groups that the
+// response names (RFC 9875 §3).
 func (x *exchange) invalidate(h http.Header) {
 	if key, ok := x.getKey(); ok {
 		x.forget(key)
 	}
 	target := x.target()
 	urls := rfc9111.InvalidationTargets(target, h)
-	if !x.route.spec.URLOnly() || x.route.search {
-		targets := make([]purge.Target, len(urls))
-		for i, u := range urls {
-			targets[i] = x.urlTarget(u)
-		}
-		x.purgeTargets(targets)
-	}
+	x.purgeTargets(x.purgedBy(target, urls, h))
 	for _, u := range urls {
 		r := *x.r
 		r.URL, r.Method = u, http.MethodGet

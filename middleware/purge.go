@@ -327,44 +327,32 @@ func (x *exchange) urlTarget(u *url.URL) purge.Target {
 	return t
 }
 
-// purgeTargets purges what an unsafe request invalidates. Any visitor may send one,
-// so it's not by tombstones, of which there is a limited number.
-func (x *exchange) purgeTargets(targets []purge.Target) {
-	res, err := x.h.purges.list.Invalidate(context.WithoutCancel(x.r.Context()), targets...)
-	x.purged("URL", res, err)
+// purgedBy is what the response to an unsafe request for target purges: the given URLs,
+// where keys don't tell what is stored for them, and the groups that h names.
+func (x *exchange) purgedBy(target *url.URL, urls []*url.URL, h http.Header) []purge.Target {
+	var targets []purge.Target
+	if !x.route.spec.URLOnly() || x.route.search {
+		for _, u := range urls {
+			targets = append(targets, x.urlTarget(u))
+		}
+	}
+	for _, g := range rfc9111.InvalidatedGroups(x.r.Method, h) {
+		targets = append(targets, purge.Target{Zone: x.h.zone, Origin: target.Scheme + "://" + target.Host, Group: g})
+	}
+	return targets
 }
 
-// purged takes note of a purge for an unsafe request. That the journal can't be
-// written just now doesn't keep the response from its client: the purge is in effect.
-func (x *exchange) purged(what string, res purge.Result, err error) {
+// purgeTargets purges for an unsafe request. Any visitor may send one, so it's not by
+// tombstones, of which there is a limited number. That the journal can't be written
+// just now doesn't keep the response from its client: the purge is in effect.
+func (x *exchange) purgeTargets(targets []purge.Target) {
+	res, err := x.h.purges.list.Invalidate(context.WithoutCancel(x.r.Context()), targets...)
 	if err != nil {
-		x.h.logger().Error("weir: an unsafe request's purge isn't durable", "of", what, "err", err)
+		x.h.logger().Error("weir: an unsafe request's purge isn't durable", "err", err)
 	}
 	if res.Seq == x.seq+1 {
 		// No other purge came since x did, and its own isn't about its own response,
 		// which may be stored (Route.StorePost).
 		x.seq = res.Seq
 	}
-}
-
-// invalidateGroups purges the groups that a response to an unsafe request names
-// (RFC 9875 §3).
-func (x *exchange) invalidateGroups(h http.Header) {
-	groups := rfc9111.InvalidatedGroups(x.r.Method, h)
-	if len(groups) == 0 {
-		return
-	}
-	target := x.target()
-	selectors := make([]purge.Selector, 0, len(groups))
-	for _, g := range groups[:min(len(groups), purge.MaxSelectors)] {
-		s := purge.Selector{Kind: purge.Group, Zone: x.h.zone, Origin: target.Scheme + "://" + target.Host, Tag: g}
-		if _, err := s.Canonical(); err == nil {
-			selectors = append(selectors, s)
-		}
-	}
-	if len(selectors) == 0 {
-		return
-	}
-	res, err := x.h.purges.list.Add(context.WithoutCancel(x.r.Context()), selectors...)
-	x.purged("groups", res, err)
 }

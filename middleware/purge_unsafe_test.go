@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/testnet"
+	"github.com/weirhttp/weir/purge"
 )
 
 // The groups that an unsafe request's response names are invalid, those of another
@@ -70,5 +71,30 @@ func TestUnsafeRequestsForManyURLsCostNothingElse(t *testing.T) {
 		require.Equal(t, "MISS", r.header.Get("Weir-Cache-Status"))
 		st := s.mw.purges.list.Stats()
 		require.Equal(t, []int{0, 5000}, []int{st.Tombstones, st.Targets})
+	})
+}
+
+// However many groups the answers to visitors' unsafe requests name, the operator's
+// purges stay one by one, and nothing else in the zone suffers.
+func TestGroupsOfManyUnsafeRequestsCostNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const orders = purge.DefaultMaxTombstones + 500
+		o := tagged()
+		s := newSite(t, o)
+		s.origin.Handle("/hot", public("hot", "Cache-Groups", `"hot"`))
+		s.origin.Handle("/item", public("item", "Cache-Groups", `"item 7"`))
+		s.purge(purge.Selector{Kind: purge.Tag, Tag: "operator's"})
+		s.get("/hot")
+		s.get("/item")
+		for i := range orders {
+			s.origin.Handle("/order", testnet.Text(201, "", "Cache-Group-Invalidation", fmt.Sprintf(`"item %d"`, i)))
+			s.do("POST", "/order")
+		}
+		r := s.get("/hot")
+		require.Equal(t, "HIT", r.header.Get("Weir-Cache-Status"))
+		r = s.get("/item")
+		require.Equal(t, "MISS", r.header.Get("Weir-Cache-Status"))
+		st := s.mw.purges.list.Stats()
+		require.Equal(t, []int{1, 0, orders + 1}, []int{st.Tombstones, int(st.Folded), st.Groups})
 	})
 }

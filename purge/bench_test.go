@@ -96,6 +96,24 @@ func BenchmarkCheckTags(b *testing.B) {
 	}
 }
 
+// With the number of groups invalidated, for a response with four others.
+func BenchmarkCheckInvalidatedGroups(b *testing.B) {
+	for _, n := range []int{0, 1, 4096, 400_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			l := mustNew(b, Options{})
+			s := NewSubject(Facts{Seq: l.Now(), Zone: "z", Scheme: "https", Host: "example.com", Path: "/", Groups: []string{"a", "b", "c", "d"}})
+			for i := range n {
+				mustInvalidate(b, l, item(i))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				s.checked.Store(s.seq)
+				l.check(s)
+			}
+		})
+	}
+}
+
 func BenchmarkNewSubject(b *testing.B) {
 	f := Facts{Zone: "z", Scheme: "https", Host: "www.example.com", Path: "/products/blue-shoes", Query: "page=2&sort=price",
 		Tags: []string{"products", "product-4711", "shoes"}}

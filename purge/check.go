@@ -12,10 +12,9 @@ func (l *List) Now() uint64 { return l.now.Load() }
 // Check says what the purges so far have made of a stored response. It never
 // blocks and allocates nothing. If nothing was purged since the last check it
 // costs two atomic loads; otherwise some look-ups: one for the zone, the host, the
-// URL with and without query, and the key, two for invalidations, one for each tag, and
-// one for each
-// different length of the path prefixes purged on this host (256 at most), however
-// many purges there were.
+// URL with and without query, and the key, two for invalidations, one for each tag, two
+// for each group, and one for each different length of the path prefixes purged on this
+// host (256 at most), however many purges there were.
 //
 // Call it before a stored response is used, and before a fetched one is stored. A
 // number that this list hasn't reached yet is from elsewhere, and the response is
@@ -36,7 +35,8 @@ func (l *List) check(s *Subject) Verdict {
 	}
 	// What is up to head is in this table or a later one.
 	p.table = l.table.Load()
-	p.invalidated(l.places.Load(), s)
+	p.invalidated(l.places[ofURLs].Load(), s.places[:])
+	p.invalidated(l.places[ofGroups].Load(), s.groups)
 	p.look(Everything, everythingID)
 	p.look(Zone, s.zone)
 	p.look(Host, s.host)
@@ -78,9 +78,14 @@ func (p *probe) lookup(id uint64) {
 	}
 }
 
-func (p *probe) invalidated(at *places, s *Subject) {
-	if at != nil && at.newest.Load() > p.low && (at.later(s.places[0], p.low) || at.later(s.places[1], p.low)) {
-		p.verdict = Gone
+func (p *probe) invalidated(at *places, ids []uint64) {
+	if at == nil || at.newest.Load() <= p.low {
+		return
+	}
+	for _, id := range ids {
+		if p.verdict != Gone && at.later(id, p.low) {
+			p.verdict = Gone
+		}
 	}
 }
 
@@ -89,14 +94,16 @@ func (p *probe) tags(s *Subject) {
 		p.look(anyTag, anyTagID(s.zone))
 		return
 	}
-	if len(s.tags) == 0 || !p.news(anyTag) {
+	if !p.news(anyTag) {
 		return
 	}
-	for _, id := range s.tags {
-		if p.verdict == Gone {
-			return
+	for _, ids := range [...][]uint64{s.tags, s.groups} {
+		for _, id := range ids {
+			if p.verdict == Gone {
+				return
+			}
+			p.lookup(id)
 		}
-		p.lookup(id)
 	}
 }
 

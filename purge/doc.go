@@ -28,9 +28,10 @@
 //
 // # What visitors may cause
 //
-// Unsafe requests invalidate what is stored for their URL, and anybody may send them.
-// [List.Invalidate] purges for them. It remembers by 64-bit digests, has room of its
-// own, 8 MiB at most, and never folds another purge.
+// Unsafe requests invalidate what is stored for their URL, and the groups that they are
+// answered with (RFC 9875), and anybody may send them. [List.Invalidate] purges for
+// them. It remembers by 64-bit digests, has room of its own, 8 MiB at most for URLs and
+// as much for groups, and never folds another purge.
 //
 // # Restarts
 //

@@ -37,8 +37,6 @@ func hostID(zone uint64, host string) uint64 { return child(Host, zone, host) }
 func urlID(host uint64, path string) uint64  { return child(URL, host, path) }
 func tagID(zone uint64, tag string) uint64   { return child(Tag, zone, tag) }
 func anyTagID(zone uint64) uint64            { return mix(anyTag, zone, 0) }
-func originID(zone uint64, o string) uint64  { return mix(Group, child(Group, zone, o), 0) }
-func groupID(origin uint64, g string) uint64 { return child(Group, origin, g) }
 func prefixID(host uint64, p string) uint64  { return child(Prefix, host, p) }
 func lengthsID(host uint64, word int) uint64 { return mix(lengths, host, uint64(word)) }
 func keyID(zone uint64, key *[32]byte) uint64 {
@@ -70,7 +68,7 @@ func (s *Selector) id() (id, zone uint64) {
 	case Tag:
 		return tagID(zone, s.Tag), zone
 	case Group:
-		return groupID(originID(zone, s.Origin), s.Tag), zone
+		return groupPlace(s.Zone, s.Origin, s.Tag), zone
 	case Key:
 		return keyID(zone, &s.Key), zone
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,7 +28,12 @@ func posted(i int) Target {
 }
 
 func (t Target) subject(seq uint64) *Subject {
-	return NewSubject(Facts{Seq: seq, Zone: t.Zone, Host: t.Host, Path: t.Path, Query: t.Query, Key: t.Key})
+	f := Facts{Seq: seq, Zone: t.Zone, Host: t.Host, Path: t.Path, Query: t.Query, Key: t.Key}
+	if t.Origin != "" {
+		f.Scheme, f.Host, _ = strings.Cut(t.Origin, "://")
+		f.Groups = []string{t.Group}
+	}
+	return NewSubject(f)
 }
 
 func mustInvalidate(tb testing.TB, l *List, targets ...Target) Result {
@@ -143,7 +149,7 @@ func TestInvalidationsBeyondTheBound(t *testing.T) {
 		ids[i] = 1 + w.Uint64N(math.MaxUint64)
 	}
 	for i := range calls {
-		_, err := l.addAll(background, nil, ids[i*each:(i+1)*each])
+		_, err := l.addAll(background, nil, &invalidated{each, [tables][]uint64{ofURLs: ids[i*each : (i+1)*each]}})
 		require.NoError(t, err)
 	}
 	recent := l.Now()
@@ -192,13 +198,14 @@ func TestPlacesModel(t *testing.T) {
 			}
 		}
 		check(p)
-		file := appendReached(appendPlaces(appendGeneration(journalHeader(), 1), p), 1<<generationBits)
+		file := appendReached(appendPlaces(appendGeneration(journalHeader(), 1), ofGroups, p), 1<<generationBits)
 		was, err := parseJournal(file)
 		require.NoError(t, err)
-		w.Shuffle(len(was.placed), func(i, j int) { was.placed[i], was.placed[j] = was.placed[j], was.placed[i] })
+		placed := was.placed[ofGroups]
+		w.Shuffle(len(placed), func(i, j int) { placed[i], placed[j] = placed[j], placed[i] })
 		l := mustNew(t, Options{})
 		l.restorePlaces(was)
-		check(l.places.Load())
+		check(l.places[ofGroups].Load())
 	}
 }
 

@@ -160,14 +160,16 @@ func (l *List) snapshot() *snapshot {
 	for _, e := range l.live {
 		add(e)
 	}
-	if p := l.places.Load(); p != nil {
-		buf = appendPlaces(buf, p)
+	for i := range l.places {
+		if p := l.places[i].Load(); p != nil {
+			buf = appendPlaces(buf, i, p)
+		}
 	}
 	return &snapshot{appendReached(buf, now), now} // last, so that a part of it is never taken for all
 }
 
 // enqueue adds a purge to the batch that is written next. The lock is held.
-func (l *List) enqueue(seq uint64, selectors []Selector, ids []uint64) *batch {
+func (l *List) enqueue(seq uint64, selectors []Selector, set *invalidated) *batch {
 	if l.pending == nil {
 		l.pending = &batch{done: make(chan struct{})}
 	}
@@ -180,8 +182,8 @@ func (l *List) enqueue(seq uint64, selectors []Selector, ids []uint64) *batch {
 	if len(selectors) > 0 {
 		b.buf = appendPurge(b.buf, seq, selectors)
 	}
-	if len(ids) > 0 {
-		b.buf = appendPlaced(b.buf, seq, ids)
+	if set != nil {
+		b.buf = appendPlaced(b.buf, seq, set)
 	}
 	return b
 }

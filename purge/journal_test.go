@@ -196,7 +196,8 @@ func TestJournalMissingOrUnreadable(t *testing.T) {
 func FuzzJournal(f *testing.F) {
 	valid := appendReached(appendGeneration(journalHeader(), 3), 3<<generationBits)
 	valid = appendPurge(valid, 3<<generationBits+1, []Selector{tagged("a"), allKinds[7]})
-	f.Add(appendPlaced(appendPlaces(valid, newPlaces([2]uint64{1, 2}, fewestBits).with(7, 8)), 3<<generationBits+2, []uint64{9}))
+	placed := appendPlaces(valid, ofGroups, newPlaces([2]uint64{1, 2}, fewestBits).with(7, 8))
+	f.Add(appendPlaced(placed, 3<<generationBits+2, &invalidated{1, [tables][]uint64{{9}, {10, 11}}}))
 	f.Add(valid)
 	f.Add(valid[:len(valid)-3])
 	hostile, _ := hex.DecodeString("50ffffffff7fffffffffffffffff01")
@@ -210,11 +211,15 @@ func FuzzJournal(f *testing.F) {
 		for _, p := range out.purges {
 			again = appendPurge(again, p.seq, []Selector{p.sel})
 		}
-		if out.places != nil {
-			again = appendPlaces(again, out.places)
-		}
-		for _, p := range out.placed {
-			again = appendPlaced(again, p.seq, []uint64{p.id})
+		for i := range tables {
+			if out.places[i] != nil {
+				again = appendPlaces(again, i, out.places[i])
+			}
+			for _, p := range out.placed[i] {
+				set := invalidated{targets: 1}
+				set.ids[i] = []uint64{p.id}
+				again = appendPlaced(again, p.seq, &set)
+			}
 		}
 		again = appendReached(again, out.reached)
 		back, err := parseJournal(again)

@@ -172,6 +172,7 @@ type state struct {
 	Folded      uint64          `json:"folded"`
 	Invalidated uint64          `json:"invalidated"`
 	Targets     int             `json:"targets"`
+	Groups      int             `json:"groups"`
 	Forgotten   uint64          `json:"forgotten"`
 	Queued      int             `json:"queued"`
 	Backlog     map[string]int  `json:"backlog"`
@@ -188,7 +189,7 @@ func newState(s Stats) state {
 	out := state{
 		Now: strconv.FormatUint(s.Now, 10), Generation: s.Now >> generationBits, Tombstones: s.Tombstones,
 		Kinds: map[string]int{}, Everything: strconv.FormatUint(s.Everything, 10),
-		Added: s.Added, Merged: s.Merged, Folded: s.Folded, Invalidated: s.Invalidated, Targets: s.Targets, Forgotten: s.Forgotten,
+		Added: s.Added, Merged: s.Merged, Folded: s.Folded, Invalidated: s.Invalidated, Targets: s.Targets, Groups: s.Groups, Forgotten: s.Forgotten,
 		Queued: s.Queued, Backlog: s.Backlog, Lost: s.Lost,
 	}
 	for k, n := range s.Kinds {

@@ -15,8 +15,8 @@ type List struct {
 
 	now    atomic.Uint64 // the newest number; stored after the tables
 	table  atomic.Pointer[table]
-	places atomic.Pointer[places] // nil before the first Invalidate
-	secret [2]uint64              // of places
+	places [tables]atomic.Pointer[places] // nil before the first of their kind is invalidated
+	secret [2]uint64                      // of places
 
 	mu      sync.Mutex
 	live    map[uint64]*entry
@@ -97,19 +97,20 @@ func (l *List) begin(generation uint64, earlier loaded) {
 
 // restorePlaces notes earlier invalidations.
 func (l *List) restorePlaces(earlier loaded) {
-	p := earlier.places
-	if p != nil {
-		l.secret = p.secret
-	} else if len(earlier.placed) > 0 {
-		p = newPlaces(l.secret, fewestBits)
+	for i, p := range earlier.places {
+		if p != nil {
+			l.secret = p.secret
+		} else if len(earlier.placed[i]) > 0 {
+			p = newPlaces(l.secret, fewestBits)
+		}
+		if p != nil {
+			p.most = l.opt.mostBits
+		}
+		for _, v := range earlier.placed[i] {
+			p = p.with(v.id, v.seq)
+		}
+		l.places[i].Store(p)
 	}
-	if p != nil {
-		p.most = l.opt.mostBits
-	}
-	for _, v := range earlier.placed {
-		p = p.with(v.id, v.seq)
-	}
-	l.places.Store(p)
 }
 
 // Lost reports that purges of earlier processes aren't known, so that all that was
@@ -164,12 +165,15 @@ func (l *List) add(ctx context.Context, clean []Selector) (Result, error) {
 	return l.addAll(ctx, clean, nil)
 }
 
-func (l *List) addAll(ctx context.Context, clean []Selector, ids []uint64) (Result, error) {
-	seq, written, err := l.apply(clean, ids)
+func (l *List) addAll(ctx context.Context, clean []Selector, set *invalidated) (Result, error) {
+	seq, written, err := l.apply(clean, set)
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Seq: seq, Applied: len(clean) + len(ids)}
+	res := Result{Seq: seq, Applied: len(clean)}
+	if set != nil {
+		res.Applied += set.targets
+	}
 	if written == nil {
 		return res, nil
 	}
@@ -182,7 +186,7 @@ func (l *List) addAll(ctx context.Context, clean []Selector, ids []uint64) (Resu
 
 // apply brings a purge by selectors and places into effect and returns the batch of
 // the journal that it is in.
-func (l *List) apply(clean []Selector, ids []uint64) (seq uint64, written *batch, err error) {
+func (l *List) apply(clean []Selector, set *invalidated) (seq uint64, written *batch, err error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -192,11 +196,10 @@ func (l *List) apply(clean []Selector, ids []uint64) (seq uint64, written *batch
 	for _, s := range clean {
 		l.note(s, seq)
 	}
-	l.invalidate(ids, seq)
+	l.invalidate(set, seq)
 	l.counts.added += uint64(len(clean))
-	l.counts.invalidated += uint64(len(ids))
 	if l.journal != nil {
-		written = l.enqueue(seq, clean, ids)
+		written = l.enqueue(seq, clean, set)
 	}
 	l.now.Store(seq)
 	l.makeRoom()

@@ -128,8 +128,12 @@ func TestModel(t *testing.T) {
 				f := w.facts(0)
 				s := Selector{Kind: ExactURL, Zone: f.Zone, Host: f.Host, Path: f.Path, Query: f.Query}
 				target := Target{Zone: f.Zone, Host: f.Host, Path: f.Path, Query: f.Query}
-				if w.IntN(4) == 0 {
+				switch w.IntN(4) {
+				case 0:
 					s, target = Selector{Kind: Key, Key: f.Key}, Target{Key: f.Key}
+				case 1:
+					s = Selector{Kind: Group, Zone: f.Zone, Origin: "https://" + f.Host, Tag: w.pick("t", 30)}
+					target = Target{Zone: s.Zone, Origin: s.Origin, Group: s.Tag}
 				}
 				model = append(model, tombstone{s, mustInvalidate(t, l, target).Seq})
 			case 0:

@@ -27,7 +27,14 @@ type places struct {
 // The sizes of places: 64 cells are 8 KiB, 65,536 are 8 MiB and remember up to
 // 458,752 numbers. While 100,000 are invalidated, an unrelated one suffers with a
 // probability of 2 in 10,000.
+//
+// URLs and keys have places of their own, and groups have: neither costs the others
+// room, nor checks a look-up while none of its kind was invalidated.
 const (
+	ofURLs = iota
+	ofGroups
+	tables
+
 	cellRoom   = 7
 	fewestBits = 6
 	mostBits   = 16

@@ -14,7 +14,7 @@ import (
 // which others may be lost.
 const (
 	journalMagic   = "weirpurg"
-	journalVersion = 1
+	journalVersion = 2
 	headerBytes    = 16
 	dirtyAt        = 9 // 1 after a purge couldn't be written
 	recordHead     = 12
@@ -26,8 +26,8 @@ const (
 	recordGeneration = 'G'
 	recordReached    = 'N' // all purges up to this number are before this; a new file ends with it
 	recordPurge      = 'P'
-	recordPlaces     = 'S' // the secret of places, how many there are, and their floors
-	recordPlaced     = 'U' // invalidations: their numbers and instants, 8 bytes each
+	recordPlaces     = 'S' // which table (a byte), the secret of its places, how many there are, and their floors
+	recordPlaced     = 'U' // which table (a byte), and invalidations: their numbers and instants, 8 bytes each
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -49,8 +49,8 @@ type loaded struct {
 	generation uint64 // the highest one seen
 	reached    uint64 // the highest number up to which all purges are there; 0 if not even the first of them are
 	purges     []tombstone
-	places     *places // with the floors only; nil if none are known
-	placed     []placed
+	places     [tables]*places // with the floors only; nil if none are known
+	placed     [tables][]placed
 	torn       int // bytes at the end that a crash has left
 }
 
@@ -94,11 +94,11 @@ func appendPurge(dst []byte, seq uint64, selectors []Selector) []byte {
 	return seal(dst, start)
 }
 
-// appendPlaces writes all of places.
-func appendPlaces(dst []byte, p *places) []byte {
+// appendPlaces writes all of a table's places.
+func appendPlaces(dst []byte, table int, p *places) []byte {
 	dst = slices.Grow(dst, 16*p.used+12*len(p.cells)+4*recordHead)
 	start := len(dst)
-	dst = append(append(dst, make([]byte, recordHead)...), recordPlaces)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaces, byte(table))
 	for _, half := range p.secret {
 		dst = binary.LittleEndian.AppendUint64(dst, half)
 	}
@@ -110,7 +110,7 @@ func appendPlaces(dst []byte, p *places) []byte {
 	}
 	dst = seal(dst, start)
 	start = len(dst)
-	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced)
+	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced, byte(table))
 	for i := range p.cells {
 		b := &p.cells[i]
 		for j := range b.ids {
@@ -123,15 +123,24 @@ func appendPlaces(dst []byte, p *places) []byte {
 	return seal(dst, start)
 }
 
+// maxPlaced is how many invalidations one record of a call has at most: however many
+// a response names, none is longer than what is read.
+const maxPlaced = 1 << 16
+
 // appendPlaced writes the invalidations of one call.
-func appendPlaced(dst []byte, seq uint64, ids []uint64) []byte {
-	start := len(dst)
-	dst = append(append(dst, make([]byte, recordHead)...), recordPlaced)
-	for _, id := range ids {
-		dst = binary.LittleEndian.AppendUint64(dst, id)
-		dst = binary.LittleEndian.AppendUint64(dst, seq)
+func appendPlaced(dst []byte, seq uint64, set *invalidated) []byte {
+	for table, all := range set.ids {
+		for ids := range slices.Chunk(all, maxPlaced) {
+			start := len(dst)
+			dst = append(append(dst, make([]byte, recordHead)...), recordPlaced, byte(table))
+			for _, id := range ids {
+				dst = binary.LittleEndian.AppendUint64(dst, id)
+				dst = binary.LittleEndian.AppendUint64(dst, seq)
+			}
+			dst = seal(dst, start)
+		}
 	}
-	return seal(dst, start)
+	return dst
 }
 
 func appendSelector(dst []byte, s *Selector) []byte {
@@ -211,16 +220,17 @@ func (out *loaded) payload(b []byte) bool {
 			out.purges = append(out.purges, tombstone{s, seq})
 		}
 	case recordPlaces:
-		if out.places != nil || !out.readPlaces(&p) {
+		if !out.readPlaces(&p) {
 			return false
 		}
 	case recordPlaced:
+		table := p.table()
 		for len(p.rest) > 0 {
 			v := placed{p.fixed(), p.fixed()}
 			if p.bad || v.id == 0 || !out.reach(v.seq) {
 				return false
 			}
-			out.placed = append(out.placed, v)
+			out.placed[table] = append(out.placed[table], v)
 		}
 	default:
 		return false
@@ -229,18 +239,18 @@ func (out *loaded) payload(b []byte) bool {
 }
 
 func (out *loaded) readPlaces(p *payload) bool {
-	secret, size := [2]uint64{p.fixed(), p.fixed()}, p.number()
-	if p.bad || size < fewestBits || size > mostBits {
+	table, secret, size := p.table(), [2]uint64{p.fixed(), p.fixed()}, p.number()
+	if p.bad || size < fewestBits || size > mostBits || out.places[table] != nil {
 		return false
 	}
-	out.places = newPlaces(secret, uint8(size))
+	out.places[table] = newPlaces(secret, uint8(size))
 	for len(p.rest) > 0 {
 		i, seq := p.number(), p.number()
 		if p.bad || i >= 1<<size || !out.reach(seq) {
 			return false
 		}
-		raise(&out.places.cells[i].floor, seq)
-		raise(&out.places.newest, seq)
+		raise(&out.places[table].cells[i].floor, seq)
+		raise(&out.places[table].newest, seq)
 	}
 	return true
 }
@@ -278,6 +288,16 @@ func (p *payload) fixed() uint64 {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
+}
+
+// table reads which table a record is about.
+func (p *payload) table() int {
+	b := p.bytes(1)
+	if b == nil || b[0] >= tables {
+		p.bad, p.rest = true, nil
+		return 0
+	}
+	return int(b[0])
 }
 
 func (p *payload) bytes(n uint64) []byte {

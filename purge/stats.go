@@ -12,7 +12,8 @@ type Stats struct {
 	Folded uint64 // purges that became part of a floor
 
 	Invalidated uint64 // targets of List.Invalidate since the start
-	Targets     int    // of these and earlier processes', remembered one by one
+	Targets     int    // URLs and keys of these and earlier processes', remembered one by one
+	Groups      int    // groups of these, and one more for each of their zones
 	Forgotten   uint64 // given up, each with a small part of what is older
 
 	Queued  int            // selectors that wait for their budget
@@ -47,8 +48,10 @@ func (l *List) Stats() Stats {
 		s.Everything = e.hard
 	}
 	s.Added, s.Merged, s.Folded, s.Invalidated = l.counts.added, l.counts.merged, l.counts.folded, l.counts.invalidated
-	if p := l.places.Load(); p != nil {
-		s.Targets, s.Forgotten = p.used, p.forgotten
+	for i, n := range [tables]*int{ofURLs: &s.Targets, ofGroups: &s.Groups} {
+		if p := l.places[i].Load(); p != nil {
+			*n, s.Forgotten = p.used, s.Forgotten+p.forgotten
+		}
 	}
 	return s
 }
