@@ -73,6 +73,9 @@ func (b *Balancer) Update(o Options) error {
 // may be repeated. The host is the request's Host, or its URL's if that is empty.
 // Redirects are returned, never followed. The errors are [TransportError],
 // [NoOriginError] and [ErrClosed]; the first is the last attempt's.
+//
+// The body of a 101 response is an [io.ReadWriteCloser], which is closed with the
+// request's context at the latest.
 func (b *Balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !b.enter() {
 		if req.Body != nil {

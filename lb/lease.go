@@ -153,8 +153,11 @@ func (l *lease) deliver() *http.Response {
 	if tunnel, ok := res.Body.(io.ReadWriteCloser); ok && res.StatusCode == http.StatusSwitchingProtocols {
 		l.report(nil)
 		l.body = res.Body
-		t := &tunnelBody{l, tunnel}
+		t := &tunnelBody{l: l, ReadWriteCloser: tunnel}
 		res.Body = t
+		// Whoever can't pass a tunnel on may forget it: ReverseProxy does where its
+		// client's connection can't be taken over.
+		t.forget = context.AfterFunc(l.call.req.Context(), t.end)
 		if half, ok := tunnel.(closeWriter); ok {
 			res.Body = &halfTunnel{t, half}
 		}
@@ -198,17 +201,26 @@ func (l *lease) finish(err error) {
 	}
 }
 
-// tunnelBody is the body of a 101 response: it ends when it is closed.
+// tunnelBody is the body of a 101 response: it ends when it is closed, at the latest
+// with the request's context.
 type tunnelBody struct {
 	l *lease
 	io.ReadWriteCloser
+	forget func() bool // the context
 }
 
 // Close closes the tunnel.
 func (t *tunnelBody) Close() error {
+	t.forget()
 	err := t.ReadWriteCloser.Close()
 	t.l.finish(nil)
 	return err
+}
+
+// end is Close when the context has ended, maybe before there is a forget.
+func (t *tunnelBody) end() {
+	t.ReadWriteCloser.Close()
+	t.l.finish(nil)
 }
 
 type closeWriter interface{ CloseWrite() error }

@@ -77,3 +77,8 @@ type conn struct {
 
 // http2 reports whether the connection takes many requests at once.
 func (c *conn) http2() bool { return c.raw == nil }
+
+// takes reports whether an HTTP/2 connection may be given another request.
+func (c *conn) takes() bool {
+	return !c.retired && !c.full && (c.streams == 0 || !c.learning.Load())
+}

@@ -3,21 +3,11 @@ package lb
 import (
 	"container/list"
 	"context"
-	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 )
-
-// sweepSteps is how often the pool looks for connections that are too old within
-// the shortest of its times.
-const sweepSteps = 4
-
-// maxRefused is how many new HTTP/2 connections may refuse a request's stream at
-// once before that is a failure.
-const maxRefused = 3
-
-var errNoStreams = errors.New("new connections take no streams")
 
 // pool holds an origin's connections.
 type pool struct {
@@ -41,19 +31,6 @@ type pool struct {
 	sweeps int
 }
 
-// want is a request without a connection.
-type want struct {
-	fresh bool // a connection that had a request before won't do
-	got   chan gotConn
-}
-
-// gotConn is what a want gets.
-type gotConn struct {
-	c      *conn
-	reused bool
-	err    error
-}
-
 func (p *pool) init(t *transport) {
 	p.t = t
 	p.watchEvery = t.o.watchEvery()
@@ -69,37 +46,6 @@ func (p *pool) init(t *transport) {
 	}
 }
 
-// acquireHTTP1 is acquire for requests that only HTTP/1 has, which want to take
-// the connection over.
-func (p *pool) acquireHTTP1(ctx context.Context, fresh bool) (*conn, bool, error) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, false, errTransportClosed
-	}
-	if n := len(p.idle); n > 0 && !fresh {
-		c, reused := p.takeIdleLocked(n - 1)
-		p.mu.Unlock()
-		return c, reused, nil
-	}
-	p.mu.Unlock()
-	c, err := p.t.connect(ctx, true)
-	if err != nil {
-		return nil, false, err
-	}
-	p.mu.Lock()
-	if p.closed {
-		c.gone = true
-		p.mu.Unlock()
-		shut([]*conn{c})
-		return nil, false, errTransportClosed
-	}
-	c.busy, c.used = true, true
-	p.addLocked(c)
-	p.mu.Unlock()
-	return c, false, nil
-}
-
 // addLocked takes in a new connection.
 func (p *pool) addLocked(c *conn) {
 	c.idleAt = p.now()
@@ -109,106 +55,6 @@ func (p *pool) addLocked(c *conn) {
 	}
 	p.all[c] = struct{}{}
 	p.armLocked()
-}
-
-// acquire returns a connection for one request and whether it had one before. It
-// waits for the first that is to be had: a new one, or one that comes free.
-func (p *pool) acquire(ctx context.Context, fresh bool) (*conn, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, false, err
-	}
-	for refused := 0; ; {
-		p.mu.Lock()
-		if p.closed {
-			p.mu.Unlock()
-			return nil, false, errTransportClosed
-		}
-		var c *conn
-		var reused bool
-		if !fresh {
-			c, reused = p.takeLocked()
-		}
-		if c == nil {
-			w := &want{fresh: fresh, got: make(chan gotConn, 1)}
-			e := p.wants.PushBack(w)
-			p.dialLocked()
-			p.mu.Unlock()
-			var err error
-			if c, reused, err = p.wait(ctx, e, w); err != nil {
-				return nil, false, err
-			}
-		} else {
-			p.mu.Unlock()
-		}
-		if !c.http2() || c.cc.Reserve() == nil {
-			return c, reused, nil
-		}
-		if p.full(c); !reused {
-			if refused++; refused == maxRefused {
-				return nil, false, &dialError{FailureRejected, errNoStreams}
-			}
-		}
-	}
-}
-
-// takeLocked returns a connection that is ready, or nil, and whether it had a
-// request before.
-func (p *pool) takeLocked() (c *conn, reused bool) {
-	for _, c := range p.shared {
-		if c.takes() {
-			c.streams++
-			reused, c.used = c.used, true
-			return c, reused
-		}
-	}
-	if n := len(p.idle); n > 0 {
-		return p.takeIdleLocked(n - 1)
-	}
-	return nil, false
-}
-
-// takeIdleLocked takes the i-th of the idle connections.
-func (p *pool) takeIdleLocked(i int) (c *conn, reused bool) {
-	c = p.idle[i]
-	p.idle = slices.Delete(p.idle, i, i+1)
-	c.busy = true
-	reused, c.used = c.used, true
-	return c, reused
-}
-
-// wait waits for what w gets.
-func (p *pool) wait(ctx context.Context, e *list.Element, w *want) (*conn, bool, error) {
-	select {
-	case g := <-w.got:
-		return g.c, g.reused, g.err
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	select {
-	case g := <-w.got: // it came at the same time
-		p.mu.Unlock()
-		if g.c != nil {
-			p.release(g.c, false)
-		}
-	default:
-		p.wants.Remove(e)
-		p.mu.Unlock()
-	}
-	return nil, false, ctx.Err()
-}
-
-// full notes that c takes no more streams for now, or for ever.
-func (p *pool) full(c *conn) {
-	var closing []*conn
-	p.mu.Lock()
-	c.streams--
-	c.full = true
-	if c.streams == 0 { // it refuses even one: it is on its way out
-		c.retired = true
-		closing = p.dropLocked(c, closing)
-	}
-	p.mu.Unlock()
-	shut(closing)
 }
 
 // release takes a connection back after a request.
@@ -235,32 +81,6 @@ func (p *pool) release(c *conn, broken bool) {
 	}
 	p.mu.Unlock()
 	shut(closing)
-}
-
-// giveLocked lets those who wait have c, as far as it goes.
-func (p *pool) giveLocked(c *conn) bool {
-	given := false
-	for e := p.wants.Front(); e != nil; {
-		next := e.Next()
-		w := e.Value.(*want)
-		if c.gone || p.closed || c.http2() && !c.takes() || c.retired {
-			break
-		}
-		if !w.fresh || !c.used {
-			p.wants.Remove(e)
-			reused := c.used
-			c.used = true
-			given = true
-			w.got <- gotConn{c: c, reused: reused}
-			if !c.http2() {
-				c.busy = true
-				break
-			}
-			c.streams++
-		}
-		e = next
-	}
-	return given
 }
 
 // keepLocked puts an HTTP/1 connection by.
@@ -336,53 +156,20 @@ func (p *pool) close() {
 	shut(closing)
 }
 
-// now is the pool's clock: the number of sweeps. Time itself would cost more than
-// the rest.
-func (p *pool) now() int { return p.sweeps }
-
-// sweep closes what has been idle or alive for too long.
-func (p *pool) sweep() {
+// resolved notes the addresses that the name has. Connections to others get no
+// more requests.
+func (p *pool) resolved(addrs []netip.Addr) {
 	var closing []*conn
-	now := time.Now()
 	p.mu.Lock()
-	p.sweeps++
 	for c := range p.all {
-		if !c.until.IsZero() && !now.Before(c.until) {
-			c.retired = true
-		}
-		if c.busy || c.streams > 0 {
+		if slices.Contains(addrs, c.remote.Addr()) {
 			continue
 		}
-		if c.retired || p.idleTooLong(c) {
+		c.retired = true
+		if !c.busy && c.streams == 0 {
 			closing = p.dropLocked(c, closing)
 		}
 	}
-	if p.armed = len(p.all) > 0 && !p.closed; p.armed {
-		p.timer.Reset(p.sweepEvery)
-	}
 	p.mu.Unlock()
 	shut(closing)
-}
-
-// idleTooLong reports whether c has had no request for the idle timeout. It is
-// noticed up to a sweep late.
-func (p *pool) idleTooLong(c *conn) bool {
-	limit := p.t.o.IdleTimeout
-	if limit < 0 {
-		return false
-	}
-	return time.Duration(p.sweeps-c.idleAt-1)*p.sweepEvery >= limit
-}
-
-// armLocked starts the sweeps.
-func (p *pool) armLocked() {
-	if p.sweepEvery == 0 || p.armed || p.closed {
-		return
-	}
-	p.armed = true
-	if p.timer == nil {
-		p.timer = time.AfterFunc(p.sweepEvery, p.sweep)
-		return
-	}
-	p.timer.Reset(p.sweepEvery)
 }

@@ -136,9 +136,6 @@ func (s *stream) whole(h http.Header, room []string) {
 		room[3] = strconv.FormatInt(length, 10)
 		h["Content-Length"] = room[3:4:4]
 	}
-	if _, ok := h["Content-Type"]; !ok && rfc9110.BodyAllowed(hd.status) {
-		h["Content-Type"] = nil
-	}
 	s.x.head(hd.status)
 }
 

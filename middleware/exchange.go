@@ -60,6 +60,7 @@ type exchange struct {
 	hold     *fetch     // that may have to end before the request does
 	trail    *lb.Trail  // what a balancer behind the wrapped handler did; nil if x didn't get there
 	passed   *fetch     // as which a request that is handed on counts; nil if its answer tells nothing
+	typed    bool       // an outer handler had set a Content-Type
 	headSent bool
 	aborted  bool // the client's connection is to be cut
 	debug    bool
@@ -80,6 +81,9 @@ func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
 	x.rec = &x.ownRec
 	if rec := trace.FromContext(r.Context()); rec != nil {
 		x.rec = rec
+	}
+	if h := w.Header(); len(h) > 0 {
+		_, x.typed = h["Content-Type"]
 	}
 	x.rec.Method, x.rec.Start = r.Method, x.now
 	x.rec.Cache.Route, x.rec.Cache.Zone = x.route.name, h.zone
@@ -112,7 +116,7 @@ func (x *exchange) reset() {
 	x.h, x.w, x.r, x.route = nil, nil, nil, nil
 	x.facts, x.asked = 0, rfc9111.RequestDirectives{}
 	x.barrier = barrier{}
-	x.cookies, x.memoise, x.alone, x.headSent, x.aborted, x.debug = false, false, false, false, false, false
+	x.cookies, x.memoise, x.alone, x.typed, x.headSent, x.aborted, x.debug = false, false, false, false, false, false, false
 	x.in, x.key = cachekey.Input{}, store.Key{}
 	x.selecting = x.selecting[:0]
 	if cap(x.selecting) > maxKeptText {

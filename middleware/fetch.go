@@ -58,6 +58,7 @@ type fetch struct {
 	header   http.Header
 	wrote    bool // WriteHeader was called
 	status   int
+	typed    bool        // an outer handler says the Content-Type where the wrapped one doesn't
 	sniff    bool        // the Content-Type is to be found out from the body
 	sniffed  http.Header // then, the header at WriteHeader
 	held     []byte      // and the body's beginning until then
@@ -84,7 +85,7 @@ var (
 // newFetch prepares a fetch for x. stale is what is stored already, if anything.
 func (h *handler) newFetch(x *exchange, fl *flight.Flight[*head], stale *store.Object) *fetch {
 	f := &fetch{
-		h: h, flight: fl, route: x.route, key: x.key, stale: stale, directives: x.asked,
+		h: h, flight: fl, route: x.route, key: x.key, stale: stale, directives: x.asked, typed: x.typed,
 		header: make(http.Header), interims: make(chan interim, 4), returned: make(chan struct{}),
 	}
 	ctx := onServer(trace.NewContext(context.WithoutCancel(x.r.Context()), nil)) // the record is the client's

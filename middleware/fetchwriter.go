@@ -37,10 +37,25 @@ func (f *fetch) WriteHeader(status int) {
 	}
 	f.wrote, f.status = true, status
 	tellStatus(f.ctx, f.permit, status, true)
-	if f.sniff = needsSniff(f.header, status); f.sniff {
-		f.sniffed = f.header.Clone() // what the handler changes now is too late
-	} else {
+	switch _, has := f.header["Content-Type"]; {
+	case has || f.typed:
 		f.head = f.makeHead(f.header)
+	default:
+		h := f.header.Clone() // what the handler changes now is too late
+		f.sniff = needsSniff(h, status)
+		if settleType(h, status); f.sniff {
+			f.sniffed = h
+		} else {
+			f.head = f.makeHead(h)
+		}
+	}
+}
+
+// settleType says that a response has no Content-Type if it says nothing. Where a
+// header that is stored says nothing net/http guesses again, from what is then sent.
+func settleType(h http.Header, status int) {
+	if _, has := h["Content-Type"]; !has && rfc9110.BodyAllowed(status) {
+		h["Content-Type"] = nil
 	}
 }
 

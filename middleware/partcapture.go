@@ -36,7 +36,7 @@ func (x *exchange) capturePart(status int, h http.Header) capture {
 		x.outdateWhole(o, func(etag string, size int64) bool { return outdates(status, h, etag, size) })
 	}
 	if status == http.StatusOK { // the origin doesn't give parts
-		if w := f.captureWhole(h); w != nil {
+		if w := f.captureWhole(h, x.typed); w != nil {
 			return w
 		}
 		return nil
@@ -73,6 +73,8 @@ func placeOf(status int, h http.Header) (place rfc9110.Range, size int64, ok boo
 }
 
 func (p *partCapture) add(b []byte, err error) { tapInto(p.tap, b, err) }
+
+func (p *partCapture) flushed() {}
 
 func (p *partCapture) drop() { p.tap.Drop() }
 

@@ -135,6 +135,9 @@ func (p *passWriter) Flush() { _ = p.FlushError() }
 // FlushError is Flush for http.ResponseController.
 func (p *passWriter) FlushError() error {
 	p.implicit()
+	if p.capture != nil {
+		p.capture.flushed()
+	}
 	p.watch.begin(0)
 	defer p.watch.end(0)
 	return http.NewResponseController(p.w).Flush()

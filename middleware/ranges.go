@@ -60,7 +60,10 @@ func (x *exchange) multipart(o *store.Object, parts []rfc9110.Range, h http.Head
 	stripDigests(h)
 	mw := multipart.NewWriter(bodyWriter{x})
 	size := o.BodySize()
-	kind, _ := o.Header.Get("Content-Type")
+	kind := ""
+	if said := h["Content-Type"]; len(said) > 0 {
+		kind = said[0]
+	}
 	h["Content-Type"] = []string{"multipart/byteranges; boundary=" + mw.Boundary()}
 	h["Content-Length"] = []string{strconv.FormatInt(multipartLength(parts, size, kind, mw.Boundary()), 10)}
 	x.head(http.StatusPartialContent)

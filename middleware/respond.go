@@ -48,9 +48,6 @@ func (x *exchange) respondWhole(o *store.Object, h http.Header, room []string) {
 	} else if rfc9110.BodyAllowed(o.Status) {
 		room[3] = o.Length
 		h["Content-Length"] = room[3:4:4]
-		if _, ok := h["Content-Type"]; !ok {
-			h["Content-Type"] = nil // net/http isn't to guess one
-		}
 	}
 	x.head(o.Status)
 	if x.r.Method == http.MethodHead || o.BodySize() == 0 {

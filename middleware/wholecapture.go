@@ -19,10 +19,13 @@ type wholeCapture struct {
 	decision rfc9111.Decision
 	at       time.Time
 	tap      *store.Tap
+	typed    bool // the client gets an outer handler's type if header has none
+	guesses  bool // net/http is going to guess the type
+	came     int  // from that many bytes
 }
 
 // captureWhole returns nil unless the rules allow the response to be stored.
-func (f *fetch) captureWhole(h http.Header) *wholeCapture {
+func (f *fetch) captureWhole(h http.Header, typed bool) *wholeCapture {
 	w := &wholeCapture{f: f, header: h.Clone(), length: declaredLength(h, http.StatusOK), at: time.Now()}
 	w.decision = f.rules(w.header, http.StatusOK, w.at)
 	limit := f.h.store.MaxMemoryObject()
@@ -30,6 +33,7 @@ func (f *fetch) captureWhole(h http.Header) *wholeCapture {
 		return nil
 	}
 	w.tap = f.h.store.NewTap(limit)
+	w.typed, w.guesses = typed, !typed && needsSniff(w.header, http.StatusOK)
 	return w
 }
 
@@ -45,13 +49,20 @@ func (x *exchange) capturePost(status int, h http.Header) capture {
 	if err != nil || target.ResolveReference(ref).String() != target.String() {
 		return nil
 	}
-	if w := x.passed.captureWhole(h); w != nil && w.decision.Life.Source.Explicit() {
+	if w := x.passed.captureWhole(h, x.typed); w != nil && w.decision.Life.Source.Explicit() {
 		return w
 	}
 	return nil
 }
 
-func (w *wholeCapture) add(b []byte, err error) { tapInto(w.tap, b, err) }
+func (w *wholeCapture) add(b []byte, err error) {
+	tapInto(w.tap, b, err)
+	if w.guesses {
+		w.came = min(w.came+len(b), sniffLength)
+	}
+}
+
+func (w *wholeCapture) flushed() { w.guesses = false }
 
 func (w *wholeCapture) drop() { w.tap.Drop() }
 
@@ -66,10 +77,17 @@ func (w *wholeCapture) store(x *exchange, r *http.Request) {
 	} else if o := x.lookup().object; o != nil && !o.RequestedAt.Before(f.requestedAt) {
 		return
 	}
+	header := rfc9111.StoredHeader(w.header, w.at, &f.route.policy)
+	if !w.typed {
+		settleType(header, http.StatusOK)
+	}
+	if w.came > 0 { // what the client was told
+		header["Content-Type"] = []string{http.DetectContentType(body[:w.came])}
+	}
 	names := w.decision.VaryNames
 	o := &store.Object{
 		Key: f.variantKey(names), Primary: f.key, Status: http.StatusOK, Body: body,
-		Header:    store.EncodeBlock(rfc9111.StoredHeader(w.header, w.at, &f.route.policy), "Content-Length"),
+		Header:    store.EncodeBlock(header, "Content-Length"),
 		VaryNames: names, RequestedAt: f.requestedAt, Life: w.decision.Life, Length: strconv.Itoa(len(body)),
 	}
 	if len(names) > 0 {

@@ -1,0 +1,93 @@
+package lb
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Early hints come before the origin has its response, and what handlers outside
+// have set survives them.
+func TestProxyEarlyHints(t *testing.T) {
+	gate := make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</a.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		<-gate
+		w.Header().Set("X-Final", "1")
+	})
+	overBoth(t, h, func(t *testing.T, url string, c *http.Client) {
+		trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			assert.Equal(t, http.StatusEarlyHints, code)
+			assert.Equal(t, "</a.css>; rel=preload", h.Get("Link"))
+			gate <- struct{}{}
+			return nil
+		}}
+		req, _ := http.NewRequestWithContext(httptrace.WithClientTrace(background, trace), "GET", url, nil)
+		res, err := c.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		assert.Equal(t, []string{"", "1"}, []string{res.Header.Get("Link"), res.Header.Get("X-Final")})
+	})
+}
+
+func TestProxyKeepsOuterHeaderAfterEarlyHints(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Add("X-Both", "origin")
+	}))
+	t.Cleanup(origin.Close)
+	p := newProxy(t, transportTo(t, origin.Listener.Addr().String(), TransportOptions{Scheme: "http"}))
+	srv := proxied(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Outer", "1")
+		w.Header().Set("X-Both", "outer")
+		p.ServeHTTP(w, r)
+	}))
+	res, err := srv.Client().Get(srv.URL)
+	require.NoError(t, err)
+	res.Body.Close()
+	assert.Equal(t, "1", res.Header.Get("X-Outer"))
+	assert.Equal(t, []string{"outer", "origin"}, res.Header["X-Both"])
+}
+
+// An origin that says 100 gets the body; one that refuses doesn't, and the client
+// hears that at once.
+func TestProxyExpectContinue(t *testing.T) {
+	srv := toOrigin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuse" {
+			w.WriteHeader(http.StatusExpectationFailed)
+			return
+		}
+		b, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "got %s", b)
+	}))
+	for path, want := range map[string]string{"/": "HTTP/1.1 100 Continue", "/refuse": "HTTP/1.1 417 Expectation Failed"} {
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		require.NoError(t, err)
+		fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n", path)
+		br := bufio.NewReader(c)
+		line, err := br.ReadString('\n')
+		require.NoError(t, err)
+		assert.Equal(t, want, strings.TrimSpace(line))
+		if path == "/" {
+			br.ReadString('\n')
+			io.WriteString(c, "data")
+			res, err := http.ReadResponse(br, nil)
+			require.NoError(t, err)
+			b, _ := io.ReadAll(res.Body)
+			assert.Equal(t, "got data", string(b))
+		}
+		c.Close()
+	}
+}
