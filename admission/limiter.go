@@ -144,6 +144,12 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 		l.mu.Unlock()
 		return permit, Decision{}
 	}
+	return l.acquire(ctx, r, p, gone, nil)
+}
+
+// acquire goes on with a request that isn't admitted at once, under the lock, which
+// it gives back. c is its claim, if it has one.
+func (l *Limiter) acquire(ctx context.Context, r Request, p place, gone bool, c *Claim) (Permit, Decision) {
 	now := l.now()
 	if gone {
 		d := l.refuse(ClientGone, nil, now)
@@ -156,6 +162,9 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 	}
 	w, d := l.lineUp(&r, p, now, timeout)
 	settled := w != nil && w.settled
+	if c != nil && w != nil && !settled {
+		c.waiter, w.claim = w, c
+	}
 	l.mu.Unlock()
 	switch {
 	case w == nil:
