@@ -16,7 +16,7 @@ type Limiter struct {
 
 	mu       sync.Mutex
 	counts   ceilings
-	permits  permits
+	permits  slots[taken]
 	adaptive *adaptive     // nil if the ceiling is fixed
 	lines    [classes]line // by rank
 	waiters  int           // in all lines, as of the last change
@@ -208,7 +208,7 @@ func (l *Limiter) calm() {
 func (l *Limiter) issue(rank, route int, cost int64) Permit {
 	l.counts.add(rank, route, cost)
 	l.admitted++
-	i, gen := l.permits.issue(rank, route, cost)
+	i, gen := l.permits.issue(taken{int32(cost), uint16(route), uint16(rank)})
 	if l.adaptive != nil {
 		l.adaptive.issued(i, l.now(), l.counts.used)
 	}

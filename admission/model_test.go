@@ -128,7 +128,7 @@ func (g *program) raise(a *ask, to Class) {
 }
 
 func (g *program) placeOf(p Permit) place {
-	s := g.l.permits.slots[p.slot]
+	s := g.l.permits.list[p.slot].took
 	return place{int(s.rank), int(s.route), int64(s.cost)}
 }
 
