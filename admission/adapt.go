@@ -40,7 +40,7 @@ func (p Permit) tell(failed bool) {
 	l := p.l
 	now := l.now()
 	l.mu.Lock()
-	if l.permits.slots[p.slot].gen == p.gen {
+	if l.permits.out(p.slot, p.gen) {
 		l.learn(p.slot, failed, now)
 	}
 	l.mu.Unlock()

@@ -89,7 +89,7 @@ func (l *Limiter) serve(n *line, w *waiter, now int64) {
 	others := f.oldest != f.newest
 	n.pull(w)
 	w.permit = l.issue(q.rank, q.route, w.cost)
-	w.settle(Decision{Wait: l.since(w, now)})
+	w.settle(Decision{Wait: w.waited(now)})
 	for late && others && now-f.oldest.since >= int64(config.standingTimeout) {
 		others = f.oldest != f.newest
 		l.turnAway(f.oldest, QueueOverdue, now)
@@ -105,5 +105,8 @@ func (l *Limiter) turnAway(w *waiter, why Reason, now int64) {
 // settle tells w's goroutine. w must be out of its queue.
 func (w *waiter) settle(d Decision) {
 	w.outcome, w.settled = d, true
+	if w.claim != nil {
+		w.claim.waiter, w.claim = nil, nil
+	}
 	w.wake <- struct{}{} // there is room: it's sent once for each wait
 }

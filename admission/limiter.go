@@ -16,7 +16,7 @@ type Limiter struct {
 
 	mu       sync.Mutex
 	counts   ceilings
-	permits  permits
+	permits  slots[taken]
 	adaptive *adaptive     // nil if the ceiling is fixed
 	lines    [classes]line // by rank
 	waiters  int           // in all lines, as of the last change
@@ -144,6 +144,12 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 		l.mu.Unlock()
 		return permit, Decision{}
 	}
+	return l.acquire(ctx, r, p, gone, nil)
+}
+
+// acquire goes on with a request that isn't admitted at once, under the lock, which
+// it gives back. c is its claim, if it has one.
+func (l *Limiter) acquire(ctx context.Context, r Request, p place, gone bool, c *Claim) (Permit, Decision) {
 	now := l.now()
 	if gone {
 		d := l.refuse(ClientGone, nil, now)
@@ -156,6 +162,9 @@ func (l *Limiter) Acquire(ctx context.Context, r Request) (Permit, Decision) {
 	}
 	w, d := l.lineUp(&r, p, now, timeout)
 	settled := w != nil && w.settled
+	if c != nil && w != nil && !settled {
+		c.waiter, w.claim = w, c
+	}
 	l.mu.Unlock()
 	switch {
 	case w == nil:
@@ -199,7 +208,7 @@ func (l *Limiter) calm() {
 func (l *Limiter) issue(rank, route int, cost int64) Permit {
 	l.counts.add(rank, route, cost)
 	l.admitted++
-	i, gen := l.permits.issue(rank, route, cost)
+	i, gen := l.permits.issue(taken{int32(cost), uint16(route), uint16(rank)})
 	if l.adaptive != nil {
 		l.adaptive.issued(i, l.now(), l.counts.used)
 	}

@@ -15,6 +15,7 @@ import (
 // ask is a request that the tests below follow.
 type ask struct {
 	p      place
+	c      *Claim
 	w      *waiter // while it waits
 	permit Permit  // while it runs
 }
@@ -53,7 +54,9 @@ func randomRequest(rng *rand.Rand) Request {
 
 func (g *program) step() {
 	l, rng := g.l, g.rng
-	switch n := rng.IntN(10); {
+	switch n := rng.IntN(11); {
+	case n == 10 && len(g.waiting) > 0:
+		g.raise(g.waiting[rng.IntN(len(g.waiting))], Class(rng.IntN(classes+1)))
 	case n < 5:
 		g.ask(randomRequest(rng))
 	case n < 7 && len(g.running) > 0:
@@ -97,11 +100,35 @@ func (g *program) ask(r Request) {
 		g.finished++
 		return
 	}
-	g.waiting = append(g.waiting, &ask{p: p, w: l.enqueue(&r, p, l.now(), l.config.routes[p.route].timeout)})
+	a := &ask{p: p, c: &Claim{l: l, request: r}, w: l.enqueue(&r, p, l.now(), l.config.routes[p.route].timeout)}
+	if !a.w.settled {
+		a.c.waiter, a.w.claim = a.w, a.c
+	}
+	g.waiting = append(g.waiting, a)
+}
+
+// raise makes a request more important. It moves, or there is no place for it.
+func (g *program) raise(a *ask, to Class) {
+	n := &g.l.lines[to.rank()]
+	full := n.waiters >= g.l.config.queue || n.queues[a.p.route].waiters >= g.l.config.routes[a.p.route].queue ||
+		n.tenants[a.c.request.Tenant] != nil && n.tenants[a.c.request.Tenant].waiters >= g.l.config.tenantQueue
+	before, deadline := a.p.rank, a.w.deadline
+	a.c.Raise(to)
+	if a.w.settled {
+		return
+	}
+	require.Equal(g.t, deadline, a.w.deadline)
+	a.p.rank = a.w.flow.queue.rank
+	if to.rank() < before && !full {
+		require.Equal(g.t, to.rank(), a.p.rank)
+		require.Same(g.t, a.w, a.w.flow.newest)
+	} else {
+		require.Equal(g.t, before, a.p.rank)
+	}
 }
 
 func (g *program) placeOf(p Permit) place {
-	s := g.l.permits.slots[p.slot]
+	s := g.l.permits.list[p.slot].took
 	return place{int(s.rank), int(s.route), int64(s.cost)}
 }
 
@@ -122,12 +149,13 @@ func (g *program) collect() {
 		}
 		g.waiting = without(g.waiting, a)
 		deadline := a.w.deadline
+		require.Nil(g.t, a.c.waiter, "a raise would hit the next request")
 		<-a.w.wake
 		require.Empty(g.t, a.w.wake, "told twice")
 		permit, d := g.l.recycle(a.w)
 		if d.OK() {
 			require.Less(g.t, g.l.now(), deadline, "granted after its deadline")
-			a.permit = permit
+			a.permit, a.p = permit, g.placeOf(permit)
 			g.running = append(g.running, a)
 		} else {
 			require.Zero(g.t, permit)

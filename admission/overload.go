@@ -62,7 +62,7 @@ type Overload struct {
 	inFlight int64
 	probes   int64
 	tenants  shares
-	tokens   tokens
+	tokens   slots[entered]
 	lag      lagState
 	windows  uint64 // of lag, that were judged
 	alone    uint64 // requests of unknown clients that a part was let in of
@@ -189,7 +189,7 @@ func (o *Overload) admit(a *Arrival) Token {
 		o.probes++
 	}
 	o.inFlight++
-	i, gen := o.tokens.issue(s, a.From == FromProbe)
+	i, gen := o.tokens.issue(entered{s, a.From == FromProbe})
 	return Token{o, i, gen}
 }
 

@@ -281,7 +281,7 @@ func TestTenantsAreBounded(t *testing.T) {
 		fill(t, o, tenantOf(fmt.Sprint("x", i)), 1)[0].Leave()
 	}
 	assert.Len(t, o.tenants.byName, keepShares)
-	assert.LessOrEqual(t, len(o.tokens.slots), 3000)
+	assert.LessOrEqual(t, len(o.tokens.list), 3000)
 	nothingLeft(t, o)
 	assert.Equal(t, OverloadStats{Open: 1, Admitted: 23000, Refused: map[Reason]uint64{}}, o.Stats())
 }

@@ -9,9 +9,11 @@ type waiter struct {
 	older, newer *waiter
 	cost         int64
 	weight       uint64
-	since        int64 // when it queued
+	came         int64 // when it began to wait
+	since        int64 // when it came into this queue
 	deadline     int64
 
+	claim   *Claim // that can raise it; nil if none can
 	settled bool
 	permit  Permit   // if it was admitted
 	outcome Decision // if settled

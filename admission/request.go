@@ -26,6 +26,9 @@ func (c Class) String() string {
 	return "unknown"
 }
 
+// Outranks reports whether c is more important than d.
+func (c Class) Outranks(d Class) bool { return c.rank() < d.rank() }
+
 const classes = 3
 
 // rank orders the classes, 0 being the most important. Classes that don't exist

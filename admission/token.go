@@ -16,40 +16,8 @@ func (t Token) Leave() {
 	}
 }
 
-// tokens remembers what each token stands for, as permits does.
-type tokens struct {
-	slots []tokenSlot
-	free  uint32 // index+1 of the first free one
-}
-
-type tokenSlot struct {
-	gen   uint32
-	next  uint32 // index+1 of the next free one
+// entered is what a token stands for.
+type entered struct {
 	share *share // nil unless it is a tenant's
 	probe bool
-}
-
-func (t *tokens) issue(s *share, probe bool) (index, gen uint32) {
-	if t.free == 0 {
-		t.slots = append(t.slots, tokenSlot{})
-		t.free = uint32(len(t.slots))
-	}
-	index = t.free - 1
-	k := &t.slots[index]
-	t.free = k.next
-	k.gen++
-	k.share, k.probe = s, probe
-	return index, k.gen
-}
-
-// retire returns what the token stood for, valid until the next one is issued;
-// nil if it was given back before.
-func (t *tokens) retire(index, gen uint32) *tokenSlot {
-	k := &t.slots[index]
-	if k.gen != gen {
-		return nil
-	}
-	k.gen++
-	k.next, t.free = t.free, index+1
-	return k
 }

@@ -36,7 +36,7 @@ func (l *Limiter) full(p place) Reason {
 // says whose turn it is.
 func (l *Limiter) enqueue(r *Request, p place, now int64, timeout time.Duration) *waiter {
 	w := l.pool.Get().(*waiter)
-	w.cost, w.since, w.deadline = p.cost, now, now+max(int64(timeout), 1)
+	w.cost, w.came, w.since, w.deadline = p.cost, now, now, now+max(int64(timeout), 1)
 	w.weight = uint64(min(max(r.Weight, 1), MaxWeight))
 	w.settled = false
 	n := &l.lines[p.rank]
@@ -100,16 +100,15 @@ func (l *Limiter) recycle(w *waiter) (Permit, Decision) {
 	return permit, d
 }
 
-func (l *Limiter) since(w *waiter, now int64) time.Duration {
-	return time.Duration(now - w.since)
-}
+// waited is how long w was queued, in whichever class.
+func (w *waiter) waited(now int64) time.Duration { return time.Duration(now - w.came) }
 
 // refuse counts a refusal; w is nil if the request didn't queue.
 func (l *Limiter) refuse(why Reason, w *waiter, now int64) Decision {
 	l.refused[why]++
 	d := Decision{Reason: why}
 	if w != nil {
-		d.Wait = l.since(w, now)
+		d.Wait = w.waited(now)
 	}
 	if why != ClientGone {
 		d.RetryAfter = l.retry.refuse(now)

@@ -66,9 +66,10 @@ func admitted(p admission.Permit, d admission.Decision) trace.Admission {
 // for its response: it leaves the queue when the last of them has left. If it gets
 // none, it has ended, and all of them know.
 func (f *fetch) admit() bool {
-	if l := f.h.limiter(); l != nil && f.permit == (admission.Permit{}) {
+	if f.h.limiter() != nil && f.permit == (admission.Permit{}) {
 		f.flight.SetKeep(flight.KeepNot) // nobody would want to queue for nobody
-		p, d := l.Acquire(f.ctx, f.wants)
+		f.flight.OnRaise(urgency(f.class), f)
+		p, d := f.claim.Acquire(f.ctx)
 		f.flight.SetKeep(flight.KeepUnknown)
 		if d.OK() && f.ctx.Err() != nil {
 			p.Release()
@@ -82,6 +83,27 @@ func (f *fetch) admit() bool {
 	}
 	f.setDeadline()
 	return true
+}
+
+// urgency is a class as a flight orders them.
+func urgency(c admission.Class) uint8 {
+	switch c {
+	case admission.Critical:
+		return 2
+	case admission.Normal:
+		return 1
+	}
+	return 0
+}
+
+// Raise lets the fetch queue as what is more important, which somebody who joined it
+// is: else that one would wait in a place that isn't its own.
+func (f *fetch) Raise(level uint8) {
+	if level == urgency(admission.Critical) {
+		f.claim.Raise(admission.Critical)
+	} else {
+		f.claim.Raise(admission.Normal)
+	}
 }
 
 // tellStatus tells an adaptive ceiling how the origin answered: how fast, or that it

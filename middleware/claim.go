@@ -22,7 +22,8 @@ const maxRounds = 4
 type attendance struct {
 	flight  *flight.Flight[*head]
 	fetch   *fetch // the leader's
-	stale   bool   // there was a stale response
+	class   admission.Class
+	stale   bool // there was a stale response
 	reader  *store.Reader
 	arrived bool
 }
@@ -31,12 +32,16 @@ type attendance struct {
 func (x *exchange) claim(f *found, v *verdict) attendance {
 	x.rec.ForwardReason, x.rec.Cache.Reason = v.forward, string(v.reason)
 	a := attendance{stale: f.object != nil}
+	if x.h.limiter() != nil {
+		a.class = x.class() // a function of the application: before anything is taken
+	}
 	role := flight.Alone
 	if !x.alone {
 		a.flight, role = x.h.flights.Claim(f.claim, x.lane(), x.now)
 	}
 	switch role {
 	case flight.Waiter:
+		a.flight.Raise(urgency(a.class))
 		return a
 	case flight.Alone:
 		a.flight = x.h.flights.Solo(f.claim, x.lane())
@@ -49,16 +54,16 @@ func (x *exchange) claim(f *found, v *verdict) attendance {
 		return a
 	}
 	f.object = again.object
-	a.fetch = x.lead(a.flight, f.object, admission.Permit{})
+	a.fetch = x.lead(a.flight, f.object, a.class, admission.Permit{})
 	x.hold, x.trail = a.fetch, a.fetch.trail
 	x.rec.Cache.Dropped = append(x.rec.Cache.Dropped, a.fetch.dropped...)
 	return a
 }
 
-// lead starts the fetch of a flight, which gets its permit itself if it has none.
-// Should a function of the application that
-// is part of the key rules panic, nobody waits for a fetch that never began.
-func (x *exchange) lead(fl *flight.Flight[*head], stale *store.Object, p admission.Permit) *fetch {
+// lead starts the fetch of a flight, which gets its permit itself, in class c, if it
+// has none. Should a function of the application that is part of the key rules panic,
+// nobody waits for a fetch that never began.
+func (x *exchange) lead(fl *flight.Flight[*head], stale *store.Object, c admission.Class, p admission.Permit) *fetch {
 	started := false
 	defer func() {
 		if !started {
@@ -68,8 +73,9 @@ func (x *exchange) lead(fl *flight.Flight[*head], stale *store.Object, p admissi
 		}
 	}()
 	f := x.h.newFetch(x, fl, stale)
-	if f.permit = p; p == (admission.Permit{}) && x.h.limiter() != nil {
-		f.wants = x.wants(x.class())
+	f.class, f.permit = c, p
+	if l := x.h.limiter(); l != nil && p == (admission.Permit{}) {
+		f.claim = l.Claim(x.wants(c))
 	}
 	f.start()
 	started = true
@@ -129,6 +135,9 @@ func (a *attendance) wait(x *exchange) *head {
 	}
 	v, hd := a.flight.Result()
 	switch {
+	case hd.kind == turnedAway && a.class.Outranks(hd.class):
+		// It asks for itself: what it may have, or how long it may wait for that, is
+		// more than the fetch had from the start. Nobody can join that any more.
 	case v != flight.Shared:
 		x.learn(a.flight, hd)
 	case x.accepts(a.flight, hd):

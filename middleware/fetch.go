@@ -45,8 +45,9 @@ type fetch struct {
 	host        string
 	dropped     []string
 
-	trail     *lb.Trail // what a balancer behind the wrapped handler did
-	wants     admission.Request
+	trail     *lb.Trail        // what a balancer behind the wrapped handler did
+	claim     admission.Claim  // of the permit
+	class     admission.Class  // the leader's
 	permit    admission.Permit // released when the handler has returned
 	admission trace.Admission  // the leader's; set before the decision
 

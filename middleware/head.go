@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
@@ -32,10 +33,11 @@ type head struct {
 	cookies []string       // Set-Cookie of a 304, for the leader alone
 	reason  reason
 
-	errStatus int           // for failed: what to tell the client
-	retry     time.Duration // for failed: when to come again; 0 for unknown
-	refusal   refusal       // for turnedAway: the same
-	panicked  any           // for panicked: with what
+	errStatus int             // for failed: what to tell the client
+	retry     time.Duration   // for failed: when to come again; 0 for unknown
+	refusal   refusal         // for turnedAway: the same,
+	class     admission.Class // for those who are no more important than this
+	panicked  any             // for panicked: with what
 
 	trailer   http.Header // set before the body's end
 	discarded reason      // why it wasn't stored after all; set before the body's end

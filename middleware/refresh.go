@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/store"
 	"github.com/weirhttp/weir/store/flight"
 	"github.com/weirhttp/weir/trace"
@@ -30,7 +31,7 @@ func (x *exchange) refresh(stale *store.Object) {
 			fl.Finish(&head{kind: supplied}) // who joined meanwhile looks again
 		} else {
 			fl.Background()
-			x.hold = x.lead(fl, stale, permit)
+			x.hold = x.lead(fl, stale, admission.Background, permit)
 		}
 		fl.Leave(false)
 	case flight.Waiter:

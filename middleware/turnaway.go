@@ -80,7 +80,8 @@ func (x *exchange) standIn(r refusal) bool {
 }
 
 // turnAway ends a fetch that may not begin. Those who wait for it are told so, and
-// each answers for itself: none of them asks again. Who comes later does.
+// each answers for itself: none of them asks again, unless it's more important than
+// the leader was. Who comes later does.
 func (f *fetch) turnAway(d admission.Decision) {
 	defer f.cancel(nil)
 	defer f.flight.Finish(&head{kind: failed, errStatus: http.StatusBadGateway, reason: whyNoAnswer})
@@ -90,5 +91,5 @@ func (f *fetch) turnAway(d admission.Decision) {
 		return
 	}
 	f.flight.CloseToWaiters()
-	f.flight.Decide(flight.Shared, &head{kind: turnedAway, refusal: refusalOf(d)}, nil)
+	f.flight.Decide(flight.Shared, &head{kind: turnedAway, refusal: refusalOf(d), class: f.class}, nil)
 }

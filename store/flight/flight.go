@@ -47,6 +47,8 @@ type Flight[T any] struct {
 	keep     Keep
 	cancel   context.CancelCauseFunc
 	finished bool
+	level    uint8  // how urgent the fetch is; without a raiser, those attached
+	raiser   Raiser // nil unless the fetch can be raised
 
 	background bool // nobody was ever to wait for it
 	orphan     bool // counted in the group's orphans
@@ -95,6 +97,36 @@ func (f *Flight[T]) OnAbandon(cancel context.CancelCauseFunc) {
 	f.mu.Unlock()
 	if cancel != nil {
 		cancel(ErrAbandoned)
+	}
+}
+
+// Raiser is a fetch that can be made more urgent while it waits for its turn.
+type Raiser interface{ Raise(level uint8) }
+
+// OnRaise says how urgent the fetch is, and what makes it more so: it's called, for
+// each who is, until the flight has ended, and at once if one has come already. It
+// may be called by many goroutines, and with what it knows.
+func (f *Flight[T]) OnRaise(level uint8, r Raiser) {
+	f.mu.Lock()
+	before := f.level
+	f.level, f.raiser = level, r
+	f.mu.Unlock()
+	if before > level {
+		r.Raise(before)
+	}
+}
+
+// Raise says how urgent it is for the caller, who is attached: 0, or more.
+func (f *Flight[T]) Raise(level uint8) {
+	f.mu.Lock()
+	r := f.raiser
+	more := level > f.level
+	if r == nil {
+		f.level = max(f.level, level)
+	}
+	f.mu.Unlock()
+	if more && r != nil {
+		r.Raise(level)
 	}
 }
 

@@ -281,3 +281,36 @@ func TestFinishReleasesWaiters(t *testing.T) {
 	w.Leave(false)
 	assert.Zero(t, f.Attached())
 }
+
+// raises notes what a fetch was raised to.
+type raises []uint8
+
+func (r *raises) Raise(level uint8) { *r = append(*r, level) }
+
+// A fetch hears of those who are more urgent than it is, whether they came before it
+// could be raised or after, and of nobody else.
+func TestRaise(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after []uint8
+		want          raises
+	}{
+		"nobody":               {nil, nil, nil},
+		"no more urgent":       {[]uint8{0, 1}, []uint8{1, 0}, nil},
+		"the most urgent":      {[]uint8{1, 3, 2}, nil, raises{3}},
+		"each who comes later": {nil, []uint8{2, 1, 3, 2}, raises{2, 3, 2}},
+		"both":                 {[]uint8{2}, []uint8{2, 1}, raises{2, 2}},
+	} {
+		var g Group[int]
+		f, _ := g.Claim(named(1), 0, t0)
+		for _, level := range c.before {
+			f.Raise(level)
+		}
+		var got raises
+		f.OnRaise(1, &got)
+		for _, level := range c.after {
+			f.Raise(level)
+		}
+		assert.Equal(t, c.want, got, name)
+		f.Finish(0)
+	}
+}
