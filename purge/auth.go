@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/forwarded"
 )
 
 // ErrNoCredentials is what an authoriser returns, wrapped or not, when the request
@@ -37,16 +39,13 @@ func BearerToken(token string) func(*http.Request) (string, error) {
 func FromPrefixes(prefixes []netip.Prefix) func(*http.Request) (string, error) {
 	prefixes = append([]netip.Prefix(nil), prefixes...)
 	return func(r *http.Request) (string, error) {
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil {
+		peer, ok := forwarded.Peer(r.RemoteAddr)
+		switch {
+		case !ok:
 			return "", errors.New("the peer has no address")
+		case !forwarded.Trusted(peer, prefixes):
+			return "", errors.New("the peer's address isn't allowed")
 		}
-		addr := peer.Addr().Unmap().WithZone("")
-		for _, p := range prefixes {
-			if p.Contains(addr) {
-				return addr.String(), nil
-			}
-		}
-		return "", errors.New("the peer's address isn't allowed")
+		return peer.String(), nil
 	}
 }
