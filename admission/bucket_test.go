@@ -75,6 +75,7 @@ func TestBucketErrors(t *testing.T) {
 // By no time has more passed than burst + rate × T; each debit happens
 // on all levels or on none.
 func TestCompoundProperties(t *testing.T) {
+	t.Parallel()
 	for seed := range 50 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 5))
 		var s Buckets
