@@ -20,8 +20,9 @@ func (t *Tier) find(k *store.Key) *handle {
 		t.handles.dropThis(h)
 		t.handles.put(h)
 	}
+	scanned := t.scanned.Load() // before the look: the scan may note the key, and end, in between
 	if _, known := t.index.look(k); !known {
-		if t.scanned.Load() {
+		if scanned {
 			return nil
 		}
 		return t.examine(k)
