@@ -201,14 +201,20 @@ func (f *files) discard(temp string) { _ = os.Remove(temp) }
 // lock is held.
 func (f *files) remove(k *store.Key) (was bool, err error) {
 	path := f.path(k)
-	if err := f.check("remove", path); err != nil {
-		return false, err
+	if err = f.check("remove", path); err == nil {
+		err = os.Remove(path)
 	}
-	err = os.Remove(path)
-	if err != nil && absent(err) {
+	// A file system that is read-only says so of names that lead nowhere, too.
+	if err != nil && (absent(err) || f.lacks(path)) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// lacks reports whether the path certainly leads to nothing.
+func (f *files) lacks(path string) bool {
+	_, err := os.Lstat(path)
+	return err != nil && absent(err)
 }
 
 // absent reports whether err says that there's no such file.

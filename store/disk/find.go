@@ -10,7 +10,7 @@ import (
 
 // find returns the key's file for use, or nil. put gives it back.
 func (t *Tier) find(k *store.Key) *handle {
-	if !t.reads.open() || t.closed.Load() || t.undeleted.has(k) {
+	if !t.reads.open() || t.closed.Load() || t.hidden(k) {
 		return nil
 	}
 	if h := t.handles.get(k); h != nil {
@@ -20,8 +20,9 @@ func (t *Tier) find(k *store.Key) *handle {
 		t.handles.dropThis(h)
 		t.handles.put(h)
 	}
+	scanned := t.scanned.Load() // before the look: the scan may note the key, and end, in between
 	if _, known := t.index.look(k); !known {
-		if t.scanned.Load() {
+		if scanned {
 			return nil
 		}
 		return t.examine(k)
@@ -79,7 +80,7 @@ func (t *Tier) examine(k *store.Key) *handle {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
-	if t.undeleted.has(k) {
+	if t.hidden(k) {
 		return nil
 	}
 	h, err := t.loadKey(k)
@@ -92,6 +93,9 @@ func (t *Tier) examine(k *store.Key) *handle {
 		t.corrupt.Add(1)
 		t.removeLocked(k)
 	case benign(err):
+		if errors.Is(err, errVersion) {
+			t.listed.Store(false)
+		}
 		t.index.remove(k)
 		t.handles.drop(k)
 	default:
@@ -121,8 +125,14 @@ func (t *Tier) condemn(h *handle) {
 	t.removeLocked(&h.key)
 }
 
-// remove deletes the key's file and reports whether there was one.
+// remove deletes the key's file and reports whether there was one. It leaves the disk
+// alone if there certainly is none. Whoever puts under the key at the same time, and
+// isn't kept off by the family's lock, comes afterwards.
 func (t *Tier) remove(k *store.Key) bool {
+	listed := t.listed.Load() // before the look, see find
+	if listed && t.index.lacks(k) && !t.hidden(k) {
+		return false
+	}
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
@@ -135,14 +145,18 @@ func (t *Tier) removeAll(keys []store.Key) {
 	}
 }
 
-func (t *Tier) removeLocked(k *store.Key) bool {
-	t.index.remove(k)
+func (t *Tier) removeLocked(k *store.Key) bool { return t.unlink(k, t.index.remove(k)) }
+
+// unlink deletes the file of a key that the index has just forgotten, or didn't know.
+func (t *Tier) unlink(k *store.Key, known bool) bool {
 	t.handles.drop(k)
 	was, err := t.files.remove(k)
 	if err != nil {
-		was = t.undeleted.add(k, t.primaryOf(k))
+		was = t.undeleted.add(k, t.primaryOf(k), known)
 		t.writeFailed(err)
+		return was
 	}
+	t.undeleted.clear(k)
 	return was
 }
 
@@ -162,8 +176,9 @@ func (t *Tier) evict(k *store.Key) {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
+	defer t.index.left()
 	if _, again := t.index.look(k); !again {
-		t.removeLocked(k)
+		t.unlink(k, true)
 	}
 }
 

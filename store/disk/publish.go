@@ -47,6 +47,8 @@ func (t *Tier) publish(temp string, h *head, size, reserved int64) error {
 		t.undeleted.clear(&h.key)
 		if err != nil { // it's there, but may not survive a power failure
 			t.writeFailed(err)
+		} else {
+			t.retryDeletions()
 		}
 		return nil
 	}
@@ -89,7 +91,7 @@ func (t *Tier) freshenLocked(o *store.Object, c *content, reserved int64) (store
 	}
 	defer func() { _ = h.file.Close() }()
 	switch {
-	case h.nonce != c.nonce || t.undeleted.has(&o.Key):
+	case h.nonce != c.nonce || t.hidden(&o.Key):
 		return store.Gone, nil
 	case h.primary != o.Primary || h.object == nil || !slices.Equal(h.object.VaryNames, o.VaryNames):
 		return store.BadKey, nil

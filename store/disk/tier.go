@@ -25,12 +25,15 @@ type Tier struct {
 	// to. They come before the locks of files.
 	families [256]sync.Mutex
 
-	scanned  atomic.Bool // the index has every file
-	stopScan context.CancelFunc
+	scanned  atomic.Bool // the index has every file of this version
+	listed   atomic.Bool // and there are no others
 	scanDone chan struct{}
 	closed   atomic.Bool
 
 	undeleted undeleted
+
+	stop  context.CancelFunc // ends the scan, and what deletes later
+	ended chan struct{}      // closed when they have ended
 
 	hits, misses, puts, corrupt, unknown atomic.Int64
 	rejections                           [len(store.TierStats{}.Rejections)]atomic.Int64
@@ -63,13 +66,16 @@ func open(o Options, fault func(op, path string) error) (*Tier, error) {
 		reads:   gate{what: "read", dir: f.dir, log: o.Logger, start: now},
 		writes:  gate{what: "write", dir: f.dir, log: o.Logger, start: now},
 
-		scanDone: make(chan struct{}),
+		undeleted: undeleted{max: maxUndeleted, again: make(chan struct{}, 1)},
+		scanDone:  make(chan struct{}), ended: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t.stopScan = cancel
+	t.stop = cancel
 	go func() {
-		defer close(t.scanDone)
+		defer close(t.ended)
 		t.scan(ctx)
+		close(t.scanDone)
+		t.deleteLater(ctx)
 	}()
 	return t, nil
 }
@@ -215,8 +221,13 @@ func (t *Tier) Close(ctx context.Context) error {
 	if t.closed.Swap(true) {
 		return nil
 	}
-	t.stopScan()
-	err := t.WaitScan(ctx)
+	t.stop()
+	var err error
+	select {
+	case <-t.ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	t.handles.close()
 	return errors.Join(err, t.files.close())
 }
