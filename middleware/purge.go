@@ -37,7 +37,9 @@ type PurgeOptions struct {
 	StripTagFields bool
 	// Authorise says who may purge with the PURGE method on the listener that
 	// serves visitors: [purge.FromPrefixes] for some networks, [purge.BearerToken]
-	// for a token. nil means nobody: then PURGE is a method like any other and the
+	// for a token. If the peer is one of TrustedProxies, RemoteAddr is the client's
+	// address with port 0 and the fields that say so are left out; or it's empty, if
+	// the proxy doesn't say. nil means nobody: then PURGE is a method like any other and the
 	// wrapped handler's affair. See [Middleware.PurgeAPI] for a listener of its own.
 	Authorise func(*http.Request) (who string, err error)
 }
@@ -98,16 +100,17 @@ func (m *Middleware) purgeMethod(zone string) (*purge.Handler, error) {
 		if v, ok := r.Context().Value(purgeVerdictKey{}).(*purgeVerdict); ok {
 			return v.who, v.err
 		}
-		return o.Authorise(r)
+		return m.authoriser(o.Authorise)(r)
 	}
 	return m.purgeHandler(m.purges, authorise, o.TagFields, m.cfg.Logger, func(string) (string, bool) { return zone, true })
 }
 
 // PurgeAPI returns the JSON interface to purging, for a listener of its own: POST
 // purges, GET tells the state; see [purge.Handler]. It refuses everyone whom
-// authorise doesn't admit, and everyone if it's nil.
+// authorise doesn't admit, and everyone if it's nil. What authorise sees is as in
+// [PurgeOptions].Authorise.
 func (m *Middleware) PurgeAPI(authorise func(*http.Request) (who string, err error)) (http.Handler, error) {
-	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields, m.cfg.Logger, nil)
+	return m.purgeHandler(m.purges, m.authoriser(authorise), m.cfg.Purge.TagFields, m.cfg.Logger, nil)
 }
 
 // Purge invalidates what the selectors match: everything whose fetch began
@@ -161,7 +164,7 @@ type purgeVerdictKey struct{}
 // authorisePurge finds out whether x is a PURGE by somebody who may.
 func (x *exchange) authorisePurge() bool {
 	v := new(purgeVerdict)
-	v.who, v.err = x.h.cfg.Purge.Authorise(x.purgeRequest())
+	v.who, v.err = x.h.authoriser(x.h.cfg.Purge.Authorise)(x.purgeRequest())
 	x.mayPurge = v
 	return v.err == nil
 }
