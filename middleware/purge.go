@@ -35,7 +35,9 @@ type PurgeOptions struct {
 	StripTagFields bool
 	// Authorise says who may purge with the PURGE method on the listener that
 	// serves visitors: [purge.FromPrefixes] for some networks, [purge.BearerToken]
-	// for a token. nil means nobody: then PURGE is a method like any other and the
+	// for a token. If the peer is one of TrustedProxies, RemoteAddr is the client's
+	// address with port 0 and the fields that say so are left out; or it's empty, if
+	// the proxy doesn't say. nil means nobody: then PURGE is a method like any other and the
 	// wrapped handler's affair. See [Middleware.PurgeAPI] for a listener of its own.
 	Authorise func(*http.Request) (who string, err error)
 }
@@ -91,9 +93,10 @@ func (m *Middleware) purgeHandler(p *purger, authorise func(*http.Request) (stri
 
 // PurgeAPI returns the JSON interface to purging, for a listener of its own: POST
 // purges, GET tells the state; see [purge.Handler]. It refuses everyone whom
-// authorise doesn't admit, and everyone if it's nil.
+// authorise doesn't admit, and everyone if it's nil. What authorise sees is as in
+// [PurgeOptions].Authorise.
 func (m *Middleware) PurgeAPI(authorise func(*http.Request) (who string, err error)) (http.Handler, error) {
-	return m.purgeHandler(m.purges, authorise, m.cfg.Purge.TagFields, m.cfg.Logger, nil)
+	return m.purgeHandler(m.purges, m.authoriser(authorise), m.cfg.Purge.TagFields, m.cfg.Logger, nil)
 }
 
 // Purge invalidates what the selectors match: everything whose fetch began

@@ -15,7 +15,7 @@ func (m *Middleware) purgeMethod(zone string) (*purge.Handler, error) {
 		if v, ok := r.Context().Value(purgeVerdictKey{}).(*purgeVerdict); ok {
 			return v.who, v.err
 		}
-		return o.Authorise(r)
+		return m.authoriser(o.Authorise)(r)
 	}
 	return m.purgeHandler(m.purges, authorise, o.TagFields, m.cfg.Logger, func(string) (string, bool) { return zone, true })
 }
@@ -49,7 +49,7 @@ type purgeVerdictKey struct{}
 // authorisePurge finds out whether x is a PURGE by somebody who may.
 func (x *exchange) authorisePurge() bool {
 	v := new(purgeVerdict)
-	v.who, v.err = x.h.cfg.Purge.Authorise(x.purgeRequest())
+	v.who, v.err = x.h.authoriser(x.h.cfg.Purge.Authorise)(x.purgeRequest())
 	x.mayPurge = v
 	return v.err == nil
 }

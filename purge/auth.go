@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -33,18 +34,28 @@ func BearerToken(token string) func(*http.Request) (string, error) {
 	}
 }
 
-// FromPrefixes authorises requests whose connection comes from one of the
-// networks, as [http.Request].RemoteAddr has it: behind a proxy that is the
-// proxy's address. No header is looked at. Without prefixes it authorises nobody.
+// FromPrefixes authorises requests whose client has an address in one of the
+// networks: the connection's, as [http.Request].RemoteAddr has it. A request that
+// says it was forwarded (X-Forwarded-For, Forwarded, X-Real-IP, Via and such) isn't
+// its peer's own and is refused, unless it was seen to before who the client is, as
+// [middleware.Options].TrustedProxies does. A proxy that adds no such field can't be
+// told from its host: never name the address of one. Without prefixes it authorises
+// nobody.
+//
+// [middleware.Options]: https://pkg.go.dev/github.com/weirhttp/weir/middleware#Options
 func FromPrefixes(prefixes []netip.Prefix) func(*http.Request) (string, error) {
 	prefixes = append([]netip.Prefix(nil), prefixes...)
 	return func(r *http.Request) (string, error) {
+		if name := forwarded.Field(r.Header); name != "" {
+			return "", fmt.Errorf("the request was forwarded (%s), so its client isn't known by the peer's address: "+
+				"trust the proxy to name it, or use a token", name)
+		}
 		peer, ok := forwarded.Peer(r.RemoteAddr)
 		switch {
 		case !ok:
-			return "", errors.New("the peer has no address")
+			return "", errors.New("the client has no address")
 		case !forwarded.Trusted(peer, prefixes):
-			return "", errors.New("the peer's address isn't allowed")
+			return "", errors.New("the client's address isn't allowed")
 		}
 		return peer.String(), nil
 	}

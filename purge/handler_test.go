@@ -176,7 +176,10 @@ func TestAuthorisation(t *testing.T) {
 		return func(r *http.Request) { r.Header = header(append(pairs, "Content-Type", "application/json")...) }
 	}
 	from := func(addr string) func(*http.Request) {
-		return func(r *http.Request) { with("X-Forwarded-For", "192.0.2.1")(r); r.RemoteAddr = addr }
+		return func(r *http.Request) { with()(r); r.RemoteAddr = addr }
+	}
+	forwarded := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { with(name, value)(r); r.RemoteAddr = "192.0.2.9:1" }
 	}
 	tests := []struct {
 		name string
@@ -197,6 +200,14 @@ func TestAuthorisation(t *testing.T) {
 		{"network 6", allowed, from("[2001:db8::1%eth0]:1"), 200},
 		{"elsewhere", allowed, from("198.51.100.1:1"), 403},
 		{"no address", allowed, from("@"), 403},
+		{"through a proxy", allowed, forwarded("X-Forwarded-For", "203.0.113.66"), 403},
+		{"through a proxy, who claims the network", allowed, forwarded("X-Forwarded-For", "192.0.2.1"), 403},
+		{"through a proxy of another kind", allowed, forwarded("Via", "1.1 proxy"), 403},
+		{"through a proxy that was made to say nothing", allowed, forwarded("Connection", "X-Real-IP"), 403},
+		{"through a proxy with the token", BearerToken(token), func(r *http.Request) {
+			forwarded("X-Forwarded-For", "203.0.113.66")(r)
+			r.Header.Set("Authorization", "Bearer "+token)
+		}, 200},
 		{"no networks", FromPrefixes(nil), from("192.0.2.9:1"), 403},
 		{"other error", func(*http.Request) (string, error) { return "", errors.New("no") }, with(), 403},
 	}

@@ -201,6 +201,18 @@ func escapesFrom(s string, i int) string {
 	return string(out)
 }
 
+// prefixOf returns what counts of a path with normal escapes where prefixes are
+// compared. It has normal escapes too: none is cut in two.
+func prefixOf(path string) string {
+	n := min(len(path), MaxPrefixBytes)
+	for i := max(0, n-2); i < n; i++ {
+		if path[i] == '%' && len(path) > n {
+			return path[:i]
+		}
+	}
+	return path[:n]
+}
+
 func unhex(c byte) (byte, bool) {
 	switch {
 	case '0' <= c && c <= '9':

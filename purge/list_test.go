@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/weirhttp/weir/internal/testnet"
 )
@@ -108,28 +107,6 @@ func TestSelectorsRefused(t *testing.T) {
 	assert.Equal(t, before, l.Now(), "nothing was purged")
 	_, err := l.Add(background, make([]Selector, MaxSelectors+1)...)
 	assert.ErrorContains(t, err, "split it")
-}
-
-// A canonical selector is its own canonical form, also behind odd ports and dots.
-func FuzzCanonical(f *testing.F) {
-	f.Add("a..:80:443.", "/%%41%7e é", "b=1&&a=%2f", "HTTP://A:80::80")
-	f.Fuzz(func(t *testing.T, host, path, query, origin string) {
-		for _, s := range []Selector{
-			{Kind: ExactURL, Host: host, Path: "/" + path, Query: query}, {Kind: Group, Origin: origin, Tag: "x"},
-		} {
-			once, err := s.Canonical()
-			if err != nil {
-				continue
-			}
-			twice, err := once.Canonical()
-			require.NoError(t, err)
-			require.Equal(t, once, twice)
-			a, _ := once.id()
-			if s.Kind == ExactURL {
-				require.Equal(t, a, NewSubject(Facts{Host: host, Path: "/" + path, Query: query}).exact)
-			}
-		}
-	})
 }
 
 // A fetch that was sent before a purge doesn't survive it, whenever it ends; the

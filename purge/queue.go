@@ -3,6 +3,7 @@ package purge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -51,8 +52,9 @@ type zoneKey struct {
 type bucket struct {
 	tokens float64
 	at     time.Time
-	queue  []Selector
-	index  map[Selector]int // by selector without Soft
+	queue  []Selector       // oldest first
+	index  map[Selector]int // by selector without Soft: its place, counted from the first that ever queued
+	taken  int              // how many have left the queue
 }
 
 func (q *queues) init(o Options) {
@@ -188,25 +190,27 @@ func (b *bucket) enqueue(list []Selector) {
 		hard := s
 		hard.Soft = false
 		if i, queued := b.index[hard]; queued {
-			b.queue[i].Soft = b.queue[i].Soft && s.Soft
+			b.queue[i-b.taken].Soft = b.queue[i-b.taken].Soft && s.Soft
 			continue
 		}
-		b.index[hard] = len(b.queue)
+		b.index[hard] = b.taken + len(b.queue)
 		b.queue = append(b.queue, s)
 	}
 }
 
-// take removes up to n selectors from the queue's end: purges have no order.
+// take removes up to n selectors from the queue, those that have waited longest.
 func (b *bucket) take(n int) []Selector {
-	cut := len(b.queue) - min(n, len(b.queue))
-	out := b.queue[cut:len(b.queue):len(b.queue)]
-	b.queue = b.queue[:cut:cut]
+	n = min(n, len(b.queue))
+	out := slices.Clone(b.queue[:n])
+	clear(b.queue[:n]) // the array outlives them
+	b.queue = b.queue[n:]
+	b.taken += n
 	for _, s := range out {
 		s.Soft = false
 		delete(b.index, s)
 	}
-	if cut == 0 {
-		b.queue, b.index = nil, nil
+	if len(b.queue) == 0 {
+		b.queue, b.index, b.taken = nil, nil, 0
 	}
 	return out
 }

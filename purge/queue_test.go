@@ -95,6 +95,45 @@ func TestQueueMergesToHard(t *testing.T) {
 	})
 }
 
+// What has waited longest goes first: however many come later, none waits for longer
+// than it takes to carry out what was queued before it.
+func TestQueueIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, Options{Rate: 100, Burst: 10, MaxQueued: 1000})
+		submit := func(tag string) Result {
+			res, err := l.Submit(background, tagged(tag))
+			if err != nil {
+				require.ErrorIs(t, err, ErrBusy)
+			}
+			return res
+		}
+		for i := range 40 {
+			submit(fmt.Sprint("before", i))
+		}
+		first := page(l, "/", "first")
+		require.Equal(t, 1, submit("first").Queued)
+		for i := range 100 { // five times as many as are carried out
+			time.Sleep(drainEvery)
+			for j := range 5 {
+				submit(fmt.Sprint("later", i, " ", j))
+			}
+			if i == 20 {
+				require.Equal(t, Valid, l.Check(first), "so far there were others before it")
+				require.Equal(t, 1, submit("first").Queued, "it keeps its place")
+			}
+			if i == 33 {
+				require.Equal(t, Gone, l.Check(first))
+				first = page(l, "/", "first")
+				require.Equal(t, 1, submit("first").Queued, "it queues anew")
+				require.Equal(t, Valid, l.Check(first))
+			}
+		}
+		time.Sleep(5 * time.Second)
+		require.Zero(t, l.Stats().Queued)
+		require.Equal(t, Gone, l.Check(first))
+	})
+}
+
 func TestCloseAppliesQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := mustNew(t, Options{Rate: 1, Burst: 1})

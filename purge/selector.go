@@ -65,7 +65,8 @@ const (
 	MaxTagBytes  = 1024 // of a tag or group
 
 	// MaxPrefixBytes is how much of a path prefix counts: a longer one selects all
-	// that begins with its first 256 bytes. It bounds what a check costs.
+	// that begins with its first 256 bytes, or a few less so that no escape is cut in
+	// two. It bounds what a check costs.
 	MaxPrefixBytes = 256
 )
 
@@ -214,8 +215,9 @@ func (s *Selector) normalize() (field, reason string) {
 		if s.Path = normalEscapes(s.Path); len(s.Path) > MaxURLBytes {
 			return "path", "longer than 8192 bytes: use a prefix or a key"
 		}
-		if s.Kind == Prefix {
-			s.Path = s.Path[:min(len(s.Path), MaxPrefixBytes)]
+		if s.Kind == Prefix && len(s.Path) > MaxPrefixBytes {
+			// Without a * at its end, which would be taken for a wildcard the next time.
+			s.Path = strings.TrimRight(prefixOf(s.Path), "*")
 		}
 	}
 	if s.Query != "" {

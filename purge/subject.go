@@ -58,7 +58,7 @@ func NewSubject(f Facts) *Subject {
 	s.host = hostID(s.zone, host)
 	path := normalEscapes(f.Path)
 	// A copy: the path may be a part of a much longer text.
-	s.path = strings.Clone(path[:min(len(path), MaxPrefixBytes)])
+	s.path = strings.Clone(prefixOf(path))
 	s.url = urlID(s.host, path)
 	query := normalEscapes(f.Query)
 	s.exact = exactID(s.url, query)

@@ -115,7 +115,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	fs.StringVar(&c.admin, "admin", "", "`address` of a second listener with the purge API; needs -admin-token")
 	fs.StringVar(&c.adminToken, "admin-token", "", "bearer `token` that the purge API asks for")
 	fs.StringVar(&c.tagHeader, "tag-header", "", "`name` of the response header field that carries tags, such as Surrogate-Key")
-	fs.Var(&c.allowPurge, "allow-purge", "`network` whose peers may use the PURGE method on the main listener, such as 10.0.0.0/8; may be repeated (none by default)")
+	fs.Var(&c.allowPurge, "allow-purge", "`network` whose clients may use the PURGE method on the main listener, such as 10.0.0.0/8; not a proxy's, which would let all its visitors in: forwarded requests count as their client's with -trust and are refused without; may be repeated (none by default)")
 	fs.Var(&c.trust, "trust", "`network` of proxies in front of this one, such as 10.0.0.0/8, whose X-Forwarded fields are believed; may be repeated (none by default)")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return c, err

@@ -199,6 +199,10 @@ func TestPurge(t *testing.T) {
 			}
 		}
 	}
+	// Through another proxy on this host, for anyone.
+	if code := call("PURGE", p.url+"/page", "", "X-Forwarded-For", "203.0.113.6"); code != http.StatusForbidden {
+		t.Errorf("a visitor behind a proxy may purge: status %d", code)
+	}
 	for _, token := range []string{"", "wrong"} {
 		if code := call("POST", p.admin, json, "Content-Type", "application/json", "Authorization", "Bearer "+token); code != http.StatusUnauthorized {
 			t.Errorf("with the token %q the API answers %d", token, code)
