@@ -35,6 +35,19 @@ type AdmissionOptions struct {
 	// background is always [admission.Background]. nil means Route.Admission.Class.
 	Priority func(*http.Request) admission.Class
 
+	// ClientLimit is how many requests of one client may be in flight in this process,
+	// hits included, from their head until their answer has ended; as limit_conn does in
+	// nginx. A client is an IPv4 address, or the /64 of an IPv6 one. More are refused
+	// with 429, before anything else is done for them. It keeps one client from holding
+	// all permits and places with requests that it sends slowly, or answers that it
+	// takes slowly. A PURGE request that PurgeOptions.Authorise admits doesn't count.
+	//
+	// 0 means no bound: behind a proxy that isn't in TrustedProxies all visitors are
+	// one client, and so are all who share an address. A browser has up to 6 requests
+	// in flight over HTTP/1, and up to 250 over HTTP/2; an office or a mobile network
+	// has many browsers.
+	ClientLimit int
+
 	// Overload sheds requests, hits included, right after their head when the process
 	// has too many of them. nil means it never does.
 	Overload *admission.OverloadOptions
@@ -53,7 +66,7 @@ type AdmissionOptions struct {
 	// it. nil means that nobody is known.
 	Verifier *guard.Verifier
 	// ClientField is the field in which TrustedProxies say who the client is, for
-	// Guard, Overload and the balancers of package lb. They must overwrite or extend it,
+	// ClientLimit, Guard, Overload and the balancers of package lb. They must overwrite or extend it,
 	// and remove the other.
 	// From anyone else it means nothing.
 	ClientField guard.Forwarding
@@ -83,6 +96,7 @@ type governor struct {
 	trusted  []netip.Prefix
 	limiter  *admission.Limiter  // nil: no ceilings
 	overload *admission.Overload // nil: never sheds
+	clients  *clientLimit        // nil: no bound
 	route    admission.RouteID
 	seed     maphash.Seed
 }
@@ -103,6 +117,7 @@ func newGovernor(all *Options) (*governor, error) {
 		}
 	}
 	g.checkRoute(&bad, at)
+	o.checkClientLimit(&bad)
 	o.checkQueues(&bad, all.WaitTimeout)
 	for zone, w := range o.Weights {
 		if w < 1 || w > admission.MaxWeight {
@@ -118,9 +133,10 @@ func newGovernor(all *Options) (*governor, error) {
 		g.close()
 		return nil, err
 	}
-	if o.Limiter == nil && o.Overload == nil && o.Guard == nil {
+	if o.Limiter == nil && o.Overload == nil && o.Guard == nil && o.ClientLimit == 0 {
 		return nil, nil
 	}
+	g.clients = newClientLimit(o.ClientLimit)
 	return g, nil
 }
 
@@ -272,6 +288,7 @@ func (g *governor) hash(client netip.Addr) uint64 {
 type AdmissionStats struct {
 	Limiter  admission.Stats         // zero without Admission.Limiter
 	Overload admission.OverloadStats // zero without Admission.Overload
+	Clients  ClientStats             // zero without Admission.ClientLimit
 }
 
 // AdmissionStats returns figures of this moment. Those of the Guard and the Verifier
@@ -283,6 +300,9 @@ func (m *Middleware) AdmissionStats() AdmissionStats {
 	}
 	if m.governor != nil && m.governor.overload != nil {
 		s.Overload = m.governor.overload.Stats()
+	}
+	if m.governor != nil {
+		s.Clients = m.governor.clients.stats()
 	}
 	return s
 }
