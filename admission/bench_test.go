@@ -103,27 +103,6 @@ func BenchmarkHandOffBookkeeping(b *testing.B) {
 	p.Release()
 }
 
-// Four buckets at once, as for a client's address, all clients and a route, where
-// each has enough.
-func BenchmarkCompound(b *testing.B) {
-	var s Buckets
-	var list [4]*Bucket
-	for i := range list {
-		list[i], _ = s.Bucket(Rate{PerSecond: 1e6, Burst: 1e6}, nil)
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if i%500_000 == 0 { // fill them before they are empty
-			for _, bucket := range list {
-				bucket.filled = 0
-			}
-		}
-		if ok, _ := s.Take(1, list[0], list[1], list[2], list[3]); !ok {
-			b.Fatal("refused")
-		}
-	}
-}
-
 // A request of a tenant below the knee, of one that is shed, and of an unknown
 // host that is shed.
 func BenchmarkOverload(b *testing.B) {
