@@ -85,7 +85,8 @@ func TestTooManyInheritedGroups(t *testing.T) {
 // of what the list holds of purges. The operator's purges stay as they are, one by one,
 // nothing else is purged, and all of it survives a restart.
 func TestManyInvalidatedGroupsCostNothingElse(t *testing.T) {
-	const items, others = 3 * DefaultMaxTombstones, 1000
+	t.Parallel()
+	const items, others = 2 * DefaultMaxTombstones, 1000
 	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Sync: SyncOS, Logger: quiet(), compactAt: 100_000}
 	l := withSecret(t, o)
 	seq := l.Now()
