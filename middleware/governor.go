@@ -26,6 +26,19 @@ type AdmissionOptions struct {
 	// A tenant is a zone: where requests queue, those of the handlers that
 	// [Middleware.WrapZone] made have their turns by weight.
 	Limiter *admission.Options
+	// BodyBuffer is the largest body that is read before the permit of its request is
+	// asked for, where a request that is passed on declares its length; as
+	// proxy_request_buffering does in nginx. Clients that send slowly hold no permits
+	// then, and one that goes away leaves the queue at once. It's read under BodyTimeout and
+	// BodyRate; one that doesn't come is answered with 408 or 400, without the wrapped
+	// handler. Longer bodies, those of unknown length, upgrades and event streams have
+	// their permit before. 0 means DefaultBodyBuffer (64 KiB); negative means that no
+	// body is read first, as handlers need that answer before they have read the body.
+	BodyBuffer int
+	// BodyBuffers is how many bytes such bodies may have in memory in all, until their
+	// handlers have returned. Those for which there is no room have their permit
+	// before, as longer ones. 0 means DefaultBodyBuffers (32 MiB).
+	BodyBuffers int64
 	// Weights are the zones' weights, from 1 to [admission.MaxWeight]. A zone that
 	// isn't here has 1.
 	Weights map[string]int
@@ -97,6 +110,7 @@ type governor struct {
 	limiter  *admission.Limiter  // nil: no ceilings
 	overload *admission.Overload // nil: never sheds
 	clients  *clientLimit        // nil: no bound
+	bodies   *bodyRoom           // nil: none is read before its permit is asked for
 	route    admission.RouteID
 	seed     maphash.Seed
 }
@@ -118,6 +132,7 @@ func newGovernor(all *Options) (*governor, error) {
 	}
 	g.checkRoute(&bad, at)
 	o.checkClientLimit(&bad)
+	o.checkBodies(&bad)
 	o.checkQueues(&bad, all.WaitTimeout)
 	for zone, w := range o.Weights {
 		if w < 1 || w > admission.MaxWeight {
@@ -136,7 +151,7 @@ func newGovernor(all *Options) (*governor, error) {
 	if o.Limiter == nil && o.Overload == nil && o.Guard == nil && o.ClientLimit == 0 {
 		return nil, nil
 	}
-	g.clients = newClientLimit(o.ClientLimit)
+	g.clients, g.bodies = newClientLimit(o.ClientLimit), o.newBodyRoom()
 	return g, nil
 }
 

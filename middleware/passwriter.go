@@ -26,7 +26,7 @@ type passWriter struct {
 
 	permit admission.Permit
 	told   bool    // what became of it has been told
-	timed  bool    // the request has no body, so that only the origin takes time
+	timed  bool    // the request's body isn't awaited, so that only the origin takes time
 	tunnel *tunnel // the connection, if the handler has taken it over
 
 	watch slowWatch // of the client, while it's written to
