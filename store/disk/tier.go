@@ -29,6 +29,7 @@ type Tier struct {
 	listed   atomic.Bool // and there are no others
 	scanDone chan struct{}
 	closed   atomic.Bool
+	claimed  atomic.Bool
 
 	undeleted undeleted
 
@@ -182,6 +183,9 @@ func (t *Tier) DeleteObject(o *store.Object) bool {
 	}
 	return t.removeLocked(&o.Key)
 }
+
+// Claim implements [store.SpoolTier].
+func (t *Tier) Claim() bool { return !t.closed.Load() && !t.claimed.Swap(true) }
 
 // MaxObject implements [store.SpoolTier].
 func (t *Tier) MaxObject() int64 { return t.o.MaxObjectBytes }
