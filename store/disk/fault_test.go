@@ -71,7 +71,7 @@ func (f *faults) check(op, _ string) error {
 
 func TestEveryOperationMayFail(t *testing.T) {
 	for _, op := range []string{"create", "write", "rename", "sync", "open", "read"} {
-		for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.EACCES, syscall.EROFS} {
+		for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.ESTALE, syscall.EROFS} {
 			t.Run(op+" "+fault.Error(), func(t *testing.T) {
 				var b bytes.Buffer
 				var f faults

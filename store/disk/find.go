@@ -99,10 +99,7 @@ func (t *Tier) examine(k *store.Key) *handle {
 		t.index.remove(k)
 		t.handles.drop(k)
 	default:
-		t.readFailed(err)
-		if errors.Is(err, errIO) { // nobody shall wait for this one again
-			t.removeLocked(k)
-		}
+		t.fileFailed(k, err)
 	}
 	return nil
 }
@@ -153,7 +150,9 @@ func (t *Tier) unlink(k *store.Key, known bool) bool {
 	was, err := t.files.remove(k)
 	if err != nil {
 		was = t.undeleted.add(k, t.primaryOf(k), known)
-		t.writeFailed(err)
+		if !t.blamesFile(k, err) {
+			t.writeFailed(err)
+		}
 		return was
 	}
 	t.undeleted.clear(k)
@@ -182,24 +181,8 @@ func (t *Tier) evict(k *store.Key) {
 	}
 }
 
-// readFailed says that the disk couldn't read. Too many open files are the
-// process's own trouble, and only a miss.
-func (t *Tier) readFailed(err error) {
-	if !errors.Is(err, errHandles) && !errors.Is(err, errSystem) && !errors.Is(err, os.ErrClosed) {
-		t.reads.shut(err)
-	}
-}
-
 // shedFiles is how many files are evicted at most when the disk is full.
 const shedFiles = 64
-
-// writeFailed says that the disk couldn't write.
-func (t *Tier) writeFailed(err error) store.Rejection {
-	if !absent(err) && !errors.Is(err, os.ErrClosed) {
-		t.writes.shut(err)
-	}
-	return store.SwitchedOff
-}
 
 // shed makes some room on a full disk, a sixteenth of what there is at most.
 // No lock is held.

@@ -32,6 +32,7 @@ type Tier struct {
 	claimed  atomic.Bool
 
 	undeleted undeleted
+	odd       odd
 
 	stop  context.CancelFunc // ends the scan, and what deletes later
 	ended chan struct{}      // closed when they have ended
