@@ -126,6 +126,11 @@ func (t *Tier) condemn(h *handle) {
 // alone if there certainly is none. Whoever puts under the key at the same time, and
 // isn't kept off by the family's lock, comes afterwards.
 func (t *Tier) remove(k *store.Key) bool {
+	return t.removeUnless(k, func(version, bool) bool { return false })
+}
+
+// removeUnless is remove unless something is so of what the index has for the key.
+func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) bool {
 	listed := t.listed.Load() // before the look, see find
 	if listed && t.index.lacks(k) && !t.hidden(k) {
 		return false
@@ -133,6 +138,9 @@ func (t *Tier) remove(k *store.Key) bool {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
+	if so(t.index.look(k)) {
+		return false
+	}
 	return t.removeLocked(k)
 }
 
