@@ -83,8 +83,17 @@ func (t *Tier) examine(k *store.Key) *handle {
 	if t.hidden(k) {
 		return nil
 	}
+	// It's a surprise: somebody may have deleted the directory and made it anew.
+	if err := t.files.ours(); err != nil {
+		t.readFailed(err)
+		return nil
+	}
 	h, err := t.loadKey(k)
+	v, known := t.index.look(k)
 	switch {
+	case err == nil && known && h.nonce != v.nonce: // not what was stored by this process
+		_ = h.file.Close()
+		t.removeLocked(k)
 	case err == nil:
 		t.index.set(k, h.version(h.stamp.size), 0)
 		t.handles.add(h)
