@@ -71,7 +71,7 @@ func (f *faults) check(op, _ string) error {
 
 func TestEveryOperationMayFail(t *testing.T) {
 	for _, op := range []string{"create", "write", "rename", "sync", "open", "read"} {
-		for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.EACCES, syscall.EROFS} {
+		for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.ESTALE, syscall.EROFS} {
 			t.Run(op+" "+fault.Error(), func(t *testing.T) {
 				var b bytes.Buffer
 				var f faults
@@ -518,4 +518,36 @@ func TestDeletedWhileItIsEvicted(t *testing.T) {
 	assert.Empty(t, objects)
 	d.evict(&k)
 	assert.Zero(t, d.index.leaving)
+}
+
+// What can't be looked at just now is deleted all the same: the disk is left in peace, or
+// the process has too many open files.
+func TestDeleteObjectWithoutALook(t *testing.T) {
+	for name, fault := range map[string]error{"gate": nil, "descriptors": syscall.EMFILE} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, known), func(t *testing.T) {
+				var f faults
+				d := scanned(t, openWith(t, Options{}, f.check))
+				o := object(key(1), []byte("x"))
+				require.Equal(t, store.Kept, d.Put(o))
+				k := key(1)
+				if !known {
+					d.scanned.Store(false)
+					d.listed.Store(false)
+					d.index.remove(&k)
+				}
+				if fault == nil {
+					d.reads.shut(syscall.EIO)
+				} else {
+					f.set("open", fault)
+				}
+				assert.True(t, d.DeleteObject(o))
+				f.set("", nil)
+				d.reads.passed()
+				mustMiss(t, d, k)
+				objects, _ := filesIn(t, d.files.dir)
+				assert.Empty(t, objects)
+			})
+		}
+	}
 }

@@ -83,8 +83,17 @@ func (t *Tier) examine(k *store.Key) *handle {
 	if t.hidden(k) {
 		return nil
 	}
+	// It's a surprise: somebody may have deleted the directory and made it anew.
+	if err := t.files.ours(); err != nil {
+		t.readFailed(err)
+		return nil
+	}
 	h, err := t.loadKey(k)
+	v, known := t.index.look(k)
 	switch {
+	case err == nil && known && h.nonce != v.nonce: // not what was stored by this process
+		_ = h.file.Close()
+		t.removeLocked(k)
 	case err == nil:
 		t.index.set(k, h.version(h.stamp.size), 0)
 		t.handles.add(h)
@@ -99,10 +108,7 @@ func (t *Tier) examine(k *store.Key) *handle {
 		t.index.remove(k)
 		t.handles.drop(k)
 	default:
-		t.readFailed(err)
-		if errors.Is(err, errIO) { // nobody shall wait for this one again
-			t.removeLocked(k)
-		}
+		t.fileFailed(k, err)
 	}
 	return nil
 }
@@ -129,6 +135,11 @@ func (t *Tier) condemn(h *handle) {
 // alone if there certainly is none. Whoever puts under the key at the same time, and
 // isn't kept off by the family's lock, comes afterwards.
 func (t *Tier) remove(k *store.Key) bool {
+	return t.removeUnless(k, func(version, bool) bool { return false })
+}
+
+// removeUnless is remove unless something is so of what the index has for the key.
+func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) bool {
 	listed := t.listed.Load() // before the look, see find
 	if listed && t.index.lacks(k) && !t.hidden(k) {
 		return false
@@ -136,6 +147,9 @@ func (t *Tier) remove(k *store.Key) bool {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
+	if so(t.index.look(k)) {
+		return false
+	}
 	return t.removeLocked(k)
 }
 
@@ -153,7 +167,9 @@ func (t *Tier) unlink(k *store.Key, known bool) bool {
 	was, err := t.files.remove(k)
 	if err != nil {
 		was = t.undeleted.add(k, t.primaryOf(k), known)
-		t.writeFailed(err)
+		if !t.blamesFile(k, err) {
+			t.writeFailed(err)
+		}
 		return was
 	}
 	t.undeleted.clear(k)
@@ -182,24 +198,8 @@ func (t *Tier) evict(k *store.Key) {
 	}
 }
 
-// readFailed says that the disk couldn't read. Too many open files are the
-// process's own trouble, and only a miss.
-func (t *Tier) readFailed(err error) {
-	if !errors.Is(err, errHandles) && !errors.Is(err, errSystem) && !errors.Is(err, os.ErrClosed) {
-		t.reads.shut(err)
-	}
-}
-
 // shedFiles is how many files are evicted at most when the disk is full.
 const shedFiles = 64
-
-// writeFailed says that the disk couldn't write.
-func (t *Tier) writeFailed(err error) store.Rejection {
-	if !absent(err) && !errors.Is(err, os.ErrClosed) {
-		t.writes.shut(err)
-	}
-	return store.SwitchedOff
-}
 
 // shed makes some room on a full disk, a sixteenth of what there is at most.
 // No lock is held.

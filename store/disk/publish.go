@@ -41,6 +41,13 @@ func (t *Tier) publish(temp string, h *head, size, reserved int64) error {
 		return os.ErrClosed
 	}
 	named, err := t.files.name(temp, &h.key, t.o.Sync == SyncName)
+	if !named && t.blamesFile(&h.key, err) { // something that isn't ours is in its place
+		t.removeLocked(&h.key)
+		named, err = t.files.name(temp, &h.key, t.o.Sync == SyncName)
+		if !named && t.blamesFile(&h.key, err) {
+			err = &store.RejectedError{Reason: store.SwitchedOff, Err: err}
+		}
+	}
 	if named {
 		t.index.set(&h.key, h.version(size), reserved)
 		t.handles.drop(&h.key)
@@ -97,6 +104,10 @@ func (t *Tier) freshenLocked(o *store.Object, c *content, reserved int64) (store
 		return store.BadKey, nil
 	}
 	f, err := t.files.openToChange(t.files.path(&o.Key))
+	if err != nil && t.blamesFile(&o.Key, err) { // it can be read, but never be kept up to date
+		t.removeLocked(&o.Key)
+		return store.Gone, nil
+	}
 	if err != nil {
 		return 0, err
 	}

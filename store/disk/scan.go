@@ -108,8 +108,7 @@ func (t *Tier) scanFile(name string, folder byte) (unread, left bool) {
 		t.unknown.Add(1)
 		return false, true
 	case !absent(err):
-		t.readFailed(err)
-		return true, false
+		return !t.fileFailed(&k, err), false
 	}
 	return false, false
 }

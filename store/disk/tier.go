@@ -29,8 +29,10 @@ type Tier struct {
 	listed   atomic.Bool // and there are no others
 	scanDone chan struct{}
 	closed   atomic.Bool
+	claimed  atomic.Bool
 
 	undeleted undeleted
+	odd       odd
 
 	stop  context.CancelFunc // ends the scan, and what deletes later
 	ended chan struct{}      // closed when they have ended
@@ -158,11 +160,16 @@ func (t *Tier) Delete(k store.Key) bool {
 func (t *Tier) Undeleted() (primaries []store.Key, all bool) { return t.undeleted.take() }
 
 // DeleteObject implements [store.SpoolTier]. An object in memory counts as the
-// one kept if it was fetched and received at the same instants.
+// one kept if it was fetched and received at the same instants; so does whatever can't
+// be looked at just now, for it would be found again a moment later.
 func (t *Tier) DeleteObject(o *store.Object) bool {
+	before, known := t.index.look(&o.Key)
 	h := t.find(&o.Key)
 	if h == nil {
-		return false
+		if !known {
+			return t.removeUnless(&o.Key, func(_ version, now bool) bool { return now })
+		}
+		return t.removeUnless(&o.Key, func(v version, now bool) bool { return !now || v != before })
 	}
 	same := h.record == nil && h.object.RequestedAt.Equal(o.RequestedAt) &&
 		h.object.Life.ReceivedAt.Equal(o.Life.ReceivedAt)
@@ -174,14 +181,11 @@ func (t *Tier) DeleteObject(o *store.Object) bool {
 	if !same {
 		return false
 	}
-	mu := t.files.of(&o.Key)
-	mu.Lock()
-	defer mu.Unlock()
-	if v, ok := t.index.look(&o.Key); !ok || v.nonce != nonce || v.seq != seq {
-		return false
-	}
-	return t.removeLocked(&o.Key)
+	return t.removeUnless(&o.Key, func(v version, now bool) bool { return !now || v.nonce != nonce || v.seq != seq })
 }
+
+// Claim implements [store.SpoolTier].
+func (t *Tier) Claim() bool { return !t.closed.Load() && !t.claimed.Swap(true) }
 
 // MaxObject implements [store.SpoolTier].
 func (t *Tier) MaxObject() int64 { return t.o.MaxObjectBytes }
