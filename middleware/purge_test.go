@@ -228,6 +228,49 @@ func TestPurgeAPISelectsAsKeyed(t *testing.T) {
 	})
 }
 
+// Whatever a key makes of a query, an exact purge of a URL reaches what is stored for
+// that very URL, on every way a purge comes.
+func TestExactPurgeReachesItsOwnURL(t *testing.T) {
+	exclude := cachekey.Options{Query: cachekey.Exclude("utm_source")}
+	include := cachekey.Options{Query: cachekey.Include("page"), KeepUnkeyedInputs: true}
+	for _, c := range []struct {
+		query string
+		key   cachekey.Options
+	}{
+		{"%75tm_source=x", exclude}, {"b=%7e&a=1&%75tm_source=x", exclude}, {"a|b=1&utm_source=y", exclude},
+		{"a|b=1", include}, {"filter{x}=1&page=2", include}, {"p%61ge=3&x=^", include}, {"page=%2f%7E", include},
+		{"b=2&a=1&&", cachekey.Options{KeepQueryOrder: true}}, {"b=%zz;c", cachekey.Options{}}, {"x", cachekey.Options{Query: cachekey.None()}},
+	} {
+		for _, by := range []string{"PURGE", "JSON", "Go"} {
+			bubble(t, func(t *testing.T) {
+				anyone := func(*http.Request) (string, error) { return "me", nil }
+				o := Options{Default: Route{Key: c.key}, Logger: quietLog(), Purge: PurgeOptions{Authorise: anyone}}
+				s := newSite(t, o, public("old"))
+				target := "/news?" + c.query
+				if s.get(target); s.get(target).header.Get("Weir-Cache-Status") != "HIT" {
+					t.Fatal(target, " is never a hit")
+				}
+				switch by {
+				case "PURGE":
+					require.Equal(t, 200, s.do("PURGE", target).status)
+				case "JSON":
+					api, err := s.mw.PurgeAPI(anyone)
+					require.NoError(t, err)
+					url, _ := json.Marshal("http://example.com" + target)
+					r := httptest.NewRequest("POST", "/", strings.NewReader(`{"purge": [{"kind": "exact-url", "url": `+string(url)+`}]}`))
+					r.Header.Set("Content-Type", "application/json")
+					w := httptest.NewRecorder()
+					api.ServeHTTP(w, r)
+					require.Equal(t, 200, w.Code, w.Body)
+				default:
+					s.purge(purge.Selector{Kind: purge.ExactURL, Host: "example.com", Path: "/news", Query: c.query})
+				}
+				require.Equal(t, "MISS", s.get(target).header.Get("Weir-Cache-Status"), "%s by %s", c.query, by)
+			})
+		}
+	}
+}
+
 // PURGE is the wrapped handler's affair unless somebody is authorised, and then
 // it never reaches it.
 func TestPurgeMethod(t *testing.T) {

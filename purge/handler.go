@@ -40,7 +40,8 @@ type HandlerOptions struct {
 	// means that all do.
 	KnownZone func(zone string) bool
 	// Keyed, if set, brings host, path and query of a selector to the form in which
-	// responses are keyed, such as without tracking parameters. It may be called
+	// responses are keyed, such as without tracking parameters. It sees them as they
+	// were written, which [Selector.Canonical] accepts, and the zone. It may be called
 	// concurrently.
 	Keyed func(*Selector)
 	// TagFields are the request header fields by which the PURGE method purges tags.
@@ -177,6 +178,7 @@ func (h *Handler) purge(r *http.Request, who string, selectors []Selector) answe
 
 // complete finds the zone of a selector and makes it canonical.
 func (h *Handler) complete(s *Selector) *SelectorError {
+	raw := *s
 	if e := s.canonical(); e != nil {
 		return e
 	}
@@ -193,9 +195,13 @@ func (h *Handler) complete(s *Selector) *SelectorError {
 	if s.Kind != Everything && h.opt.KnownZone != nil && !h.opt.KnownZone(s.Zone) {
 		return &SelectorError{Field: "zone", Reason: "there is no such zone"}
 	}
-	if h.opt.Keyed != nil && s.Host != "" {
-		h.opt.Keyed(s)
+	if h.opt.Keyed == nil || s.Host == "" {
+		return nil
 	}
+	// As it was written: responses are keyed before escapes are made equal.
+	raw.Zone = s.Zone
+	h.opt.Keyed(&raw)
+	*s = raw
 	return s.canonical()
 }
 
