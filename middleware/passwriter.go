@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/admission"
+	"github.com/weirhttp/weir/internal/informational"
 	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/lb"
 )
@@ -75,7 +76,11 @@ func (p *passWriter) WriteHeader(status int) {
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 		p.body.hurry()
 	}
-	p.w.WriteHeader(status)
+	if status >= 100 && status < 200 {
+		informational.Write(p.w, status)
+	} else {
+		p.w.WriteHeader(status)
+	}
 }
 
 func (p *passWriter) Write(b []byte) (int, error) {
