@@ -86,18 +86,29 @@ func open(o Options, fault func(op, path string) error) (*Tier, error) {
 // returns a record, which a [store.Store] takes for an index. The object's
 // first block has been checked when its file was opened.
 func (t *Tier) Get(k store.Key) (*store.Object, bool) {
-	h := t.find(&k)
-	if h == nil {
-		t.misses.Add(1)
-		return nil, false
-	}
-	defer t.handles.put(h)
-	if !t.belongs(h) {
+	o, ok := t.Peek(k)
+	if !ok {
 		t.misses.Add(1)
 		return nil, false
 	}
 	t.index.use(&k)
+	if o.Primary != k {
+		t.index.use(&o.Primary)
+	}
 	t.hits.Add(1)
+	return o, true
+}
+
+// Peek implements [store.SpoolTier].
+func (t *Tier) Peek(k store.Key) (*store.Object, bool) {
+	h := t.find(&k)
+	if h == nil {
+		return nil, false
+	}
+	defer t.handles.put(h)
+	if !t.belongs(h) {
+		return nil, false
+	}
 	return h.object, true
 }
 
