@@ -15,7 +15,8 @@
 // lineage; a variant whose lineage isn't its record's is never found.
 //
 // Memory has an index of all files, about 150 bytes for each, that says what to
-// evict: a segmented LRU by bytes and by number. [Open] returns at once; the
+// evict: a segmented LRU by bytes and by number, without those being sent, and with
+// the bytes of those deleted while they are sent. [Open] returns at once; the
 // index is rebuilt from the files in the background, and until that is done a
 // key that isn't in the index is looked up by its file's name.
 //

@@ -63,14 +63,14 @@ func open(o Options, fault func(op, path string) error) (*Tier, error) {
 	now := time.Now()
 	t := &Tier{
 		o: o, files: f,
-		index:   newIndex(o.MaxBytes, o.MaxObjects),
-		handles: newHandles(o.MaxOpenFiles),
-		reads:   gate{what: "read", dir: f.dir, log: o.Logger, start: now},
-		writes:  gate{what: "write", dir: f.dir, log: o.Logger, start: now},
+		index:  newIndex(o.MaxBytes, o.MaxObjects),
+		reads:  gate{what: "read", dir: f.dir, log: o.Logger, start: now},
+		writes: gate{what: "write", dir: f.dir, log: o.Logger, start: now},
 
 		undeleted: undeleted{max: maxUndeleted, again: make(chan struct{}, 1)},
 		scanDone:  make(chan struct{}), ended: make(chan struct{}),
 	}
+	t.handles = newHandles(o.MaxOpenFiles, &t.index.read)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop = cancel
 	go func() {
