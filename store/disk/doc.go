@@ -30,5 +30,12 @@
 // When the disk is full, or the directory can't be written to, the tier takes
 // nothing for a while, growing from a second to a minute; when reading fails,
 // it finds nothing either. One line in the log tells of it, and Stats counts
-// it. It recovers by itself. A directory that disappears is made anew.
+// it. It recovers by itself. A single file that can't be read, replaced or deleted
+// is a miss, and nothing more; several within a minute are the disk's fault.
+//
+// What can't be deleted isn't found any more. It's deleted once the disk can be
+// written to again.
+//
+// A directory that disappears is made anew. If it has become another process's
+// meanwhile, all in it is left alone until that process ends.
 package disk
