@@ -97,7 +97,15 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 
 // put is the part of keepWith that changes what is stored.
 func (f *fetch) put(fill *store.Fill, o *store.Object) reason {
-	allowed := func() bool { return !f.flight.Doomed() }
+	overtaken := false
+	allowed := func(there *store.Object) bool {
+		if f.flight.Doomed() {
+			return false
+		}
+		overtaken = supersededBy(o, there) ||
+			f.refreshes != nil && there != nil && there.Key == f.refreshes.Key && !there.Same(f.refreshes)
+		return !overtaken
+	}
 	var r store.Rejection
 	if fill != nil {
 		r = f.h.store.Keep(fill, o, allowed)
@@ -108,7 +116,17 @@ func (f *fetch) put(fill *store.Fill, o *store.Object) reason {
 	case store.Kept:
 		return ""
 	case store.Withdrawn:
+		if overtaken {
+			return whySuperseded
+		}
 		return whyPurged
 	}
 	return reason(r.String())
+}
+
+// supersededBy reports whether there, which may be nil, answers a later request than o
+// does, so that o comes too late. What claims to be of the future was stored before the
+// clock was set back, and says nothing.
+func supersededBy(o, there *store.Object) bool {
+	return there != nil && there.RequestedAt.After(o.RequestedAt) && !there.RequestedAt.After(time.Now())
 }

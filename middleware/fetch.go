@@ -40,8 +40,9 @@ type fetch struct {
 	stale       *store.Object // to be validated, or to stand in
 	conditional bool          // the request carries stale's validators
 	requestedAt time.Time
-	seq         uint64 // purges before the request was sent
-	scheme      string // of the target, as the client meant it
+	refreshes   *store.Object // what a stored response may take the place of, if it's not nil
+	seq         uint64        // purges before the request was sent
+	scheme      string        // of the target, as the client meant it
 	host        string
 	dropped     []string
 

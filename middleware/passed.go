@@ -99,8 +99,11 @@ func (x *exchange) headAnswered(status int, h http.Header) {
 	case rfc9111.HeadInvalidates:
 		x.h.supersede(x.route, o)
 	case rfc9111.HeadRefreshes:
-		if fresh, d := f.freshened(o, stored, h); d.Store && o.RequestedAt.Before(f.requestedAt) && f.keep(fresh) {
+		fresh, d := f.freshened(o, stored, h)
+		f.refreshes = o // and not what may have come since it was found
+		if d.Store && o.RequestedAt.Before(f.requestedAt) && f.keep(fresh) {
 			f.keepBySearch(fresh)
 		}
+		f.refreshes = nil
 	}
 }

@@ -95,7 +95,7 @@ func (f *fetch) keepBySearch(o *store.Object) {
 		}
 		link.Key = store.Key(f.route.spec.WithVary(key, o.VaryNames, f.asked))
 	}
-	f.h.store.PutMemory(link, func(*store.Object) bool { return !f.flight.Doomed() })
+	f.h.store.PutMemory(link, func(there *store.Object) bool { return !f.flight.Doomed() && !supersededBy(link, there) })
 }
 
 // rememberRule makes rule the newest of its target. Two at the same time may lose

@@ -3,8 +3,7 @@ package store
 // PutMemory keeps o in memory alone, or says why not; then nothing changes. It's
 // for what isn't worth a place on disk, under keys that lead to nothing else: o is
 // never written to a disk. It may be evicted at any time. allowed is as in
-// [Store.PutIf], and is told what o's primary key leads to until now, nil for
-// nothing.
+// [Store.PutIf].
 func (s *Store) PutMemory(o *Object, allowed func(there *Object) bool) Rejection {
 	r, dropped := s.putMemory(o, allowed)
 	s.drop(dropped)

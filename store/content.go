@@ -146,6 +146,8 @@ type SpoolTier interface {
 	// Create starts a body that is written in pieces. The error is a
 	// *RejectedError.
 	Create() (Spool, error)
+	// Peek is Get, but counts neither as one nor as a use.
+	Peek(k Key) (*Object, bool)
 	// DeleteObject forgets o if it's still the one kept under its key.
 	DeleteObject(o *Object) bool
 	// Undeleted returns the primary keys of what could not be deleted since the last

@@ -9,7 +9,7 @@ import "strconv"
 // has appended everything, before End, so that the response is stored by the
 // time readers see its end. It blocks while the disk is written to. allowed is as in
 // [Store.PutIf].
-func (s *Store) Keep(f *Fill, o *Object, allowed func() bool) Rejection {
+func (s *Store) Keep(f *Fill, o *Object, allowed func(there *Object) bool) Rejection {
 	size, _ := f.Progress()
 	o.Length = strconv.FormatInt(size, 10)
 	if f.Spilled() {
@@ -17,7 +17,7 @@ func (s *Store) Keep(f *Fill, o *Object, allowed func() bool) Rejection {
 			mu := s.family(&o.Primary)
 			mu.Lock()
 			defer mu.Unlock()
-			if allowed != nil && !allowed() {
+			if allowed != nil && !allowed(s.replacedBy(o)) {
 				return Withdrawn
 			}
 			return s.putDisk(o, put)

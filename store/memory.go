@@ -119,6 +119,29 @@ func (m *memory) set(o *Object) {
 	m.added(o)
 }
 
+// setIf is set unless allowed, which may be nil, and is told what was there, says no.
+func (m *memory) setIf(o *Object, allowed func(*Object) bool) (ok bool) {
+	if allowed == nil {
+		m.set(o)
+		return true
+	}
+	m.cache.Compute(o.Key, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
+		if !found || prev.orphaned() {
+			ok = allowed(nil)
+		} else {
+			ok = allowed(prev)
+		}
+		if !ok {
+			return prev, otter.CancelOp
+		}
+		return o, otter.WriteOp
+	})
+	if ok {
+		m.added(o)
+	}
+	return ok
+}
+
 // added keeps the tier within its bound although otter evicts later.
 func (m *memory) added(o *Object) {
 	m.puts.Add(1)
@@ -161,19 +184,22 @@ func (m *memory) replacePrimary(o *Object, allowed func(*Object) bool) (old *Ind
 func (m *memory) addVariant(o *Object, maxVariants int, allowed func(*Object) bool) (l *lineage, dropped []Key, ok bool) {
 	var record *Object
 	m.cache.Compute(o.Primary, func(prev *Object, found bool) (*Object, otter.ComputeOp) {
-		if !found {
-			prev = nil
-		}
-		if ok = allowed == nil || allowed(prev); !ok {
-			return prev, otter.CancelOp
-		}
 		var x *Index
+		var replaced *Object // nil if it's an index: then setIf tells the variant
+		newest := o.RequestedAt
 		if found {
-			x = prev.index
+			if x = prev.index; x == nil {
+				replaced = prev
+			} else if prev.RequestedAt.After(newest) {
+				newest = prev.RequestedAt
+			}
+		}
+		if ok = allowed == nil || allowed(replaced); !ok {
+			return prev, otter.CancelOp
 		}
 		var next *Index
 		next, dropped = x.with(o.Key, o.VaryNames, maxVariants)
-		record = &Object{Key: o.Primary, Primary: o.Primary, index: next}
+		record = &Object{Key: o.Primary, Primary: o.Primary, RequestedAt: newest, index: next}
 		return record, otter.WriteOp
 	})
 	if !ok {

@@ -28,12 +28,12 @@ func TestPutIfAndDeleteHaveAnOrder(t *testing.T) {
 				defer func() { require.NoError(t, s.Close(context.Background())) }()
 				old := o("old")
 				require.Equal(t, Kept, s.Put(old))
-				require.Equal(t, Withdrawn, s.PutIf(o("new"), func() bool { return false }))
+				require.Equal(t, Withdrawn, s.PutIf(o("new"), func(*Object) bool { return false }))
 				got, _ := s.Get(old.Key)
 				require.Same(t, old, got)
 
 				done, started := make(chan struct{}), false
-				require.Equal(t, Kept, s.PutIf(o("new"), func() bool {
+				require.Equal(t, Kept, s.PutIf(o("new"), func(*Object) bool {
 					if !started {
 						started = true
 						go func() {

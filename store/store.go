@@ -154,23 +154,22 @@ func (s *Store) Put(o *Object) Rejection { return s.PutIf(o, nil) }
 
 // PutIf is Put unless allowed, which may be nil, returns false at the instant at which
 // o would take its place: a Delete of o's primary key that begins after whatever makes
-// allowed return false leaves nothing of o behind, not even for a moment. It's called
-// with locks held, perhaps more than once, and must not block or call the store.
-func (s *Store) PutIf(o *Object, allowed func() bool) Rejection {
+// allowed return false leaves nothing of o behind, not even for a moment. It's told
+// what o would replace, in whichever tier: a response under o's key or its primary key;
+// for the variants that one which doesn't vary replaces, an object that has only the
+// RequestedAt of the newest; or nil. It's called with locks held, perhaps more than once,
+// and must not block or call the store.
+func (s *Store) PutIf(o *Object, allowed func(there *Object) bool) Rejection {
 	if s.disk != nil {
 		return s.putTiers(o, allowed)
 	}
-	var over func(*Object) bool
-	if allowed != nil {
-		over = func(*Object) bool { return allowed() }
-	}
-	r, dropped := s.putMemory(o, over)
+	r, dropped := s.putMemory(o, allowed)
 	s.drop(dropped)
 	return r
 }
 
 // putMemory puts o into memory, and returns the variants that are to be
-// dropped because of it. allowed is as in PutMemory.
+// dropped because of it. allowed is as in PutIf.
 func (s *Store) putMemory(o *Object, allowed func(there *Object) bool) (r Rejection, dropped []Key) {
 	if r := s.memory.refuse(o); r != Kept {
 		return r, nil
@@ -192,7 +191,9 @@ func (s *Store) putMemory(o *Object, allowed func(there *Object) bool) (r Reject
 		return Withdrawn, nil
 	}
 	o.lineage.Store(l)
-	s.memory.set(o)
+	if !s.memory.setIf(o, allowed) {
+		return Withdrawn, dropped
+	}
 	return Kept, dropped
 }
 

@@ -16,11 +16,11 @@ import "sync"
 func (s *Store) family(primary *Key) *sync.Mutex { return &s.families[primary[len(primary)-1]] }
 
 // putTiers is Put with a disk.
-func (s *Store) putTiers(o *Object, allowed func() bool) Rejection {
+func (s *Store) putTiers(o *Object, allowed func(*Object) bool) Rejection {
 	mu := s.family(&o.Primary)
 	mu.Lock()
 	defer mu.Unlock()
-	if allowed != nil && !allowed() { // a Delete waits for the lock, or has had it
+	if allowed != nil && !allowed(s.replacedBy(o)) { // a Delete waits for the lock, or has had it
 		return Withdrawn
 	}
 	if o.Content != nil || int64(len(o.Body)) > s.memory.maxObject {
@@ -45,6 +45,35 @@ func (s *Store) putTiers(o *Object, allowed func() bool) Rejection {
 	s.dropBoth(dropped)
 	s.behind.add(o)
 	return Kept
+}
+
+// replacedBy returns what o would replace, as PutIf tells it. The family's lock is held.
+func (s *Store) replacedBy(o *Object) *Object {
+	there := s.peek(o.Primary)
+	switch {
+	case there == nil || !there.IsIndex():
+		return there
+	case o.Key != o.Primary:
+		return s.peek(o.Key)
+	case there.RequestedAt.IsZero() && len(there.index.variants) > 0: // the disk's records don't say it
+		newest := s.peek(there.index.variants[len(there.index.variants)-1])
+		if newest == nil || newest.IsIndex() {
+			return nil
+		}
+		return &Object{Key: o.Primary, Primary: o.Primary, RequestedAt: newest.RequestedAt}
+	}
+	return there
+}
+
+// peek returns what either tier has under the key. It doesn't count as a use.
+func (s *Store) peek(k Key) *Object {
+	if o := s.memory.peek(k); o != nil {
+		return o
+	}
+	if o, ok := s.disk.Peek(k); ok {
+		return o
+	}
+	return nil
 }
 
 // putDisk makes o an object of the disk by put, and takes what it supersedes out of

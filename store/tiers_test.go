@@ -420,3 +420,45 @@ func TestHitWithDiskAllocatesNothing(t *testing.T) {
 	b.has(k, bytesOf(1, 1000), true)
 	testnet.Allocs(t, 0, func() { b.Get(k) })
 }
+
+// PutIf tells what the new response would replace, whichever tier has it.
+func TestPutIfTellsWhatIsThere(t *testing.T) {
+	p, v, w := keyOf(1), keyOf(2), keyOf(3)
+	at := func(o *store.Object, sec int) *store.Object {
+		o.RequestedAt = time.Now().Add(time.Duration(sec-100) * time.Second).Round(0)
+		return o
+	}
+	for _, size := range []int{1000, big} {
+		for _, evicted := range []bool{false, true} {
+			inBoth(t, func(t *testing.T, b *both) {
+				told := func(o *store.Object) (there *store.Object) {
+					require.Equal(t, store.Withdrawn, b.PutIf(o, func(was *store.Object) bool {
+						there = was
+						return false
+					}))
+					return there
+				}
+				put := func(o *store.Object) *store.Object {
+					require.Equal(t, store.Kept, b.PutIf(o, func(*store.Object) bool { return true }))
+					if evicted {
+						b.forget()
+					}
+					return o
+				}
+				plain := func() *store.Object { return at(response(p, bytesOf(1, size)), 50) }
+				varying := func(k store.Key) *store.Object { return at(variantOf(p, k, bytesOf(1, size), "accept"), 50) }
+				require.Nil(t, told(plain()))
+				require.Nil(t, told(varying(v)))
+				old := put(at(response(p, bytesOf(2, size)), 60))
+				require.True(t, old.Same(told(plain())))
+				require.True(t, old.Same(told(varying(v))))
+				first := put(at(variantOf(p, v, bytesOf(2, size), "accept"), 70))
+				require.True(t, first.Same(told(varying(v))))
+				require.Nil(t, told(varying(w)), "another variant isn't replaced")
+				newest := put(at(variantOf(p, w, bytesOf(2, size), "accept"), 80))
+				require.True(t, first.Same(told(varying(v))))
+				require.True(t, newest.RequestedAt.Equal(told(plain()).RequestedAt))
+			})
+		}
+	}
+}

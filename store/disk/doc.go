@@ -15,7 +15,8 @@
 // lineage; a variant whose lineage isn't its record's is never found.
 //
 // Memory has an index of all files, about 150 bytes for each, that says what to
-// evict: a segmented LRU by bytes and by number. [Open] returns at once; the
+// evict: a segmented LRU by bytes and by number, without those being sent, and with
+// the bytes of those deleted while they are sent. [Open] returns at once; the
 // index is rebuilt from the files in the background, and until that is done a
 // key that isn't in the index is looked up by its file's name.
 //
@@ -29,5 +30,12 @@
 // When the disk is full, or the directory can't be written to, the tier takes
 // nothing for a while, growing from a second to a minute; when reading fails,
 // it finds nothing either. One line in the log tells of it, and Stats counts
-// it. It recovers by itself. A directory that disappears is made anew.
+// it. It recovers by itself. A single file that can't be read, replaced or deleted
+// is a miss, and nothing more; several within a minute are the disk's fault.
+//
+// What can't be deleted isn't found any more. It's deleted once the disk can be
+// written to again.
+//
+// A directory that disappears is made anew. If it has become another process's
+// meanwhile, all in it is left alone until that process ends.
 package disk

@@ -11,8 +11,8 @@ import (
 func (t *Tier) family(primary *store.Key) *sync.Mutex { return &t.families[primary[len(primary)-1]] }
 
 // belongs reports whether h may be found: a variant only if its primary key
-// has a record of the same lineage, which counts as a use of that too. Others
-// were stored before their primary key was purged.
+// has a record of the same lineage. Others were stored before their primary key was
+// purged.
 func (t *Tier) belongs(h *handle) bool {
 	if h.key == h.primary {
 		return true
@@ -23,7 +23,6 @@ func (t *Tier) belongs(h *handle) bool {
 	}
 	same := r.record != nil && r.lineage == h.lineage
 	t.handles.put(r)
-	t.index.use(&h.primary)
 	return same
 }
 

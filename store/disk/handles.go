@@ -13,7 +13,8 @@ const maxSpare = 4
 // handles is a bounded LRU of open files. A file that is in use isn't closed
 // and doesn't count as used least.
 type handles struct {
-	max int
+	max  int
+	read *inUse
 
 	mu          sync.Mutex
 	byKey       map[store.Key]*handle
@@ -22,8 +23,8 @@ type handles struct {
 	closed      bool
 }
 
-func newHandles(most int) *handles {
-	return &handles{max: most, byKey: make(map[store.Key]*handle)}
+func newHandles(most int, read *inUse) *handles {
+	return &handles{max: most, read: read, byKey: make(map[store.Key]*handle)}
 }
 
 // get returns the key's handle for use, or nil. put gives it back.
@@ -34,6 +35,7 @@ func (c *handles) get(k *store.Key) *handle {
 	if h != nil {
 		if h.refs == 0 {
 			c.unlink(h)
+			c.read.begin(h.nonce, onDisk(h.stamp.size))
 		}
 		h.refs++
 	}
@@ -45,6 +47,7 @@ func (c *handles) put(h *handle) {
 	h.refs--
 	var toClose []*os.File
 	if h.refs == 0 {
+		c.read.end(h.nonce)
 		if h.cached {
 			c.push(h)
 			toClose = c.trim(nil)
@@ -60,6 +63,7 @@ func (c *handles) put(h *handle) {
 func (c *handles) add(h *handle) {
 	h.refs, h.spare = 1, []*os.File{h.file}
 	c.mu.Lock()
+	c.read.begin(h.nonce, onDisk(h.stamp.size))
 	c.open++
 	var toClose []*os.File
 	if !c.closed {

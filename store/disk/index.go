@@ -48,7 +48,8 @@ type index struct {
 	used     uint32 // numbers given out so far; number 0 is never
 	lists    [3]segment
 	reserved int64 // bytes of files being written
-	leaving  int   // keys forgotten whose files are yet to be deleted
+	read     inUse
+	leaving  int // keys forgotten whose files are yet to be deleted
 	evicted  int64
 }
 
@@ -112,6 +113,9 @@ func (x *index) set(k *store.Key, v version, release int64) {
 	x.reserved -= release
 	if i, ok := x.byKey[*k]; ok {
 		e := x.at(i)
+		if e.nonce != v.nonce {
+			x.read.unnamed(e.nonce, e.bytes)
+		}
 		x.lists[e.list].bytes += v.bytes - e.bytes
 		e.nonce, e.seq, e.kind, e.bytes = v.nonce, v.seq, v.kind, v.bytes
 		return
@@ -158,19 +162,23 @@ func (x *index) remove(k *store.Key) bool {
 
 // reserve takes n bytes for a file being written. If there's no room it
 // forgets the file to be evicted next and returns its key: delete that and
-// ask again. Neither means that too much is being written already: that may
-// take three quarters of all.
+// ask again. Neither means that too much is being written already, which may
+// take three quarters of all, or being read, which it would free nothing to delete.
 func (x *index) reserve(n int64) (ok bool, victim store.Key, found bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.reserved+n > x.maxBytes/4*3 {
 		return false, victim, false
 	}
-	if x.bytes()+x.reserved+n <= x.maxBytes {
+	inUse, held := x.read.counts()
+	if x.bytes()+held+x.reserved+n <= x.maxBytes {
 		x.reserved += n
 		return true, victim, false
 	}
-	victim, found = x.evict()
+	if inUse+x.reserved+n > x.maxBytes { // evict no others in vain
+		return false, victim, false
+	}
+	victim, found = x.evict(true)
 	return false, victim, found
 }
 
@@ -185,10 +193,14 @@ func (x *index) release(n int64) {
 func (x *index) excess() (victim store.Key, found bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.byKey) <= x.maxEntries && x.bytes()+x.reserved <= x.maxBytes {
-		return victim, false
+	_, held := x.read.counts()
+	switch {
+	case len(x.byKey) > x.maxEntries:
+		return x.evict(false)
+	case x.bytes()+held+x.reserved > x.maxBytes:
+		return x.evict(true)
 	}
-	return x.evict()
+	return victim, false
 }
 
 // shed forgets the file to be evicted next, whatever room there is.
@@ -196,14 +208,15 @@ func (x *index) shed() (victim store.Key, bytes int64, found bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := x.bytes()
-	victim, found = x.evict()
+	victim, found = x.evict(true)
 	return victim, before - x.bytes(), found
 }
 
-func (x *index) evict() (store.Key, bool) {
-	i := x.lists[probation].tail
+// evict forgets the file used least; if it's for the bytes, one that nobody reads.
+func (x *index) evict(forBytes bool) (store.Key, bool) {
+	i := x.least(probation, forBytes)
 	if i == 0 {
-		i = x.lists[protected].tail
+		i = x.least(protected, forBytes)
 	}
 	if i == 0 {
 		return store.Key{}, false
@@ -213,6 +226,20 @@ func (x *index) evict() (store.Key, bool) {
 	x.evicted++
 	x.leaving++
 	return k, true
+}
+
+// least returns the last of the list; if need be, the last one that nobody reads. Those
+// that are being read come to the front.
+func (x *index) least(list uint8, unread bool) uint32 {
+	for range x.lists[list].entries {
+		i := x.lists[list].tail
+		if !unread || !x.read.has(x.at(i).nonce) {
+			return i
+		}
+		x.unlink(i)
+		x.push(i, list)
+	}
+	return 0
 }
 
 // left says that the file of a key that was to be evicted has been dealt with.
@@ -232,6 +259,7 @@ func (x *index) lacks(k *store.Key) bool {
 
 func (x *index) drop(i uint32) {
 	e := x.at(i)
+	x.read.unnamed(e.nonce, e.bytes)
 	delete(x.byKey, e.key)
 	x.unlink(i)
 	e.bytes = 0
@@ -243,7 +271,8 @@ func (x *index) bytes() int64 { return x.lists[probation].bytes + x.lists[protec
 func (x *index) counts() (entries, bytes, evicted int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return int64(len(x.byKey)), x.bytes() + x.reserved, x.evicted
+	_, held := x.read.counts()
+	return int64(len(x.byKey)), x.bytes() + held + x.reserved, x.evicted
 }
 
 func (x *index) push(i uint32, to uint8) {

@@ -41,7 +41,10 @@ type Options struct {
 	// of this process alone while it's open. Put nothing else into it.
 	Dir string
 	// MaxBytes bounds what the files occupy, in whole pages of 4 KiB, those
-	// being written included. 0 means DefaultMaxBytes (10 GiB); at least 1 MiB.
+	// being written included, and those that have been deleted but are still being
+	// sent to somebody. A file being sent isn't evicted, which would free nothing:
+	// when slow readers hold so much that there's no room, nothing more is stored
+	// until some have ended. 0 means DefaultMaxBytes (10 GiB); at least 1 MiB.
 	// While the index is being rebuilt it isn't known how much there is, so
 	// that the bound may be passed for that time.
 	MaxBytes int64

@@ -63,14 +63,14 @@ func open(o Options, fault func(op, path string) error) (*Tier, error) {
 	now := time.Now()
 	t := &Tier{
 		o: o, files: f,
-		index:   newIndex(o.MaxBytes, o.MaxObjects),
-		handles: newHandles(o.MaxOpenFiles),
-		reads:   gate{what: "read", dir: f.dir, log: o.Logger, start: now},
-		writes:  gate{what: "write", dir: f.dir, log: o.Logger, start: now},
+		index:  newIndex(o.MaxBytes, o.MaxObjects),
+		reads:  gate{what: "read", dir: f.dir, log: o.Logger, start: now},
+		writes: gate{what: "write", dir: f.dir, log: o.Logger, start: now},
 
 		undeleted: undeleted{max: maxUndeleted, again: make(chan struct{}, 1)},
 		scanDone:  make(chan struct{}), ended: make(chan struct{}),
 	}
+	t.handles = newHandles(o.MaxOpenFiles, &t.index.read)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop = cancel
 	go func() {
@@ -86,18 +86,29 @@ func open(o Options, fault func(op, path string) error) (*Tier, error) {
 // returns a record, which a [store.Store] takes for an index. The object's
 // first block has been checked when its file was opened.
 func (t *Tier) Get(k store.Key) (*store.Object, bool) {
-	h := t.find(&k)
-	if h == nil {
-		t.misses.Add(1)
-		return nil, false
-	}
-	defer t.handles.put(h)
-	if !t.belongs(h) {
+	o, ok := t.Peek(k)
+	if !ok {
 		t.misses.Add(1)
 		return nil, false
 	}
 	t.index.use(&k)
+	if o.Primary != k {
+		t.index.use(&o.Primary)
+	}
 	t.hits.Add(1)
+	return o, true
+}
+
+// Peek implements [store.SpoolTier].
+func (t *Tier) Peek(k store.Key) (*store.Object, bool) {
+	h := t.find(&k)
+	if h == nil {
+		return nil, false
+	}
+	defer t.handles.put(h)
+	if !t.belongs(h) {
+		return nil, false
+	}
 	return h.object, true
 }
 

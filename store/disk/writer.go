@@ -36,6 +36,7 @@ type Writer struct {
 	inBlock  int
 	failed   *store.RejectedError
 	ended    bool // committed or aborted
+	kept     bool // committed, and still read here
 }
 
 var _ store.Spool = (*Writer)(nil)
@@ -209,10 +210,12 @@ func (w *Writer) commit(o *store.Object) (store.Rejection, error) {
 	if err != nil {
 		return 0, err
 	}
+	t.index.read.begin(w.nonce, onDisk(size)) // before others can replace it
 	if err := t.publish(w.f.Name(), h, size, w.reserved); err != nil {
+		t.index.read.end(w.nonce)
 		return 0, err
 	}
-	w.ended, w.reserved = true, 0
+	w.ended, w.kept, w.reserved = true, true, 0
 	t.puts.Add(1)
 	t.removeAll(gone)
 	t.trim()
@@ -277,6 +280,10 @@ func (w *Writer) Close() error {
 	w.tail.free()
 	w.t.index.release(w.reserved)
 	w.reserved = 0
+	if w.kept {
+		w.kept = false
+		w.t.index.read.end(w.nonce)
+	}
 	return err
 }
 
