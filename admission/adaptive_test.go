@@ -109,6 +109,7 @@ func TestAdaptiveStep(t *testing.T) {
 // Whatever windows bring, the ceiling stays between its bounds, and failures
 // never raise it.
 func TestAdaptiveStaysInBounds(t *testing.T) {
+	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 10))
 	for range 200 {
 		a := adapting{low: float64(1 + rng.IntN(50))}
@@ -144,6 +145,7 @@ func (w *world) watchCeiling(every, to time.Duration, note func(now time.Duratio
 // The ceiling finds out what an origin can take, follows it when it can take
 // half as much, and again when it recovers. Offered is two or three times what it can.
 func TestAdaptiveFindsCapacity(t *testing.T) {
+	t.Parallel()
 	for start, offered := range map[int]float64{20: 2 * peak, 0: 3 * peak} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, Options{Limit: 1000, Adaptive: &Adaptive{Min: 10, Start: start}})
@@ -292,6 +294,7 @@ func TestAdaptiveForgets(t *testing.T) {
 // A ceiling that moves under random programs: never above the hard one, nothing
 // sleeps in vain, and what is reserved is there.
 func TestRandomProgramsWithMovingCeiling(t *testing.T) {
+	t.Parallel()
 	for seed := range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(seed), 11))

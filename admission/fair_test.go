@@ -50,6 +50,7 @@ func (c *contender) collect(t *testing.T, l *Limiter) (out []Permit) {
 // Tenants that always wait get what their weights say: at no time do two of them
 // differ by more than a request of each, whichever routes they use.
 func TestFairness(t *testing.T) {
+	t.Parallel()
 	for seed := range 8 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 3))
 		l := newLimiter(t, Options{Limit: 8 + rng.IntN(20), StandingAfter: -1, Routes: []Route{{Name: "a"}, {Name: "b"}}})

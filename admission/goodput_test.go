@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,7 @@ var loads = []float64{0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10}
 // what it does at best, and within a second after the flood all is as it was.
 // Without one it collapses, and stays down.
 func TestGoodput(t *testing.T) {
+	t.Parallel()
 	var with, without []load
 	best := 0.0
 	for _, x := range loads {
@@ -82,7 +84,7 @@ func TestGoodput(t *testing.T) {
 	}
 	assert.Less(t, without[len(loads)-1].goodput, 0.1, "the contrast")
 	assert.Negative(t, without[len(loads)-1].recovery)
-	documented(t, goodputTable(with, without))
+	documented(t, "goodput", goodputTable(with, without))
 }
 
 func goodputTable(with, without []load) string {
@@ -101,9 +103,15 @@ func goodputTable(with, without []load) string {
 	return b.String()
 }
 
-// documented compares a table with the one in the documentation.
-func documented(t *testing.T, table string) {
-	const file, from, to = "../docs/admission.md", "<!-- goodput -->\n", "<!-- end -->\n"
+var docs sync.Mutex
+
+// documented compares a table with the one of that name in the documentation.
+func documented(t *testing.T, name, table string) {
+	t.Helper()
+	docs.Lock()
+	defer docs.Unlock()
+	const file, to = "../docs/admission.md", "<!-- end -->\n"
+	from := "<!-- " + name + " -->\n"
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(raw), from)
@@ -114,12 +122,13 @@ func documented(t *testing.T, table string) {
 		require.NoError(t, os.WriteFile(file, []byte(before+from+table+to+after), 0o644))
 		return
 	}
-	assert.Equal(t, old, table, "run: go test ./admission -run TestGoodput -update")
+	assert.Equal(t, old, table, "run: go test ./admission -run %s -update", t.Name())
 }
 
 // One tenant that sends ten times its share, or ten times what the origin can
 // serve, beside 99 quiet ones.
 func TestQuietTenantsAreServed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ crowd, quiet float64 }{
 		{10 * peak / 100, 0.95 * peak / 100}, // together a little more than there is
 		{10 * peak, 0.5 * peak / 100},
@@ -155,6 +164,7 @@ func TestQuietTenantsAreServed(t *testing.T) {
 
 // A flood of browsing doesn't slow the checkout down.
 func TestCheckoutUnderFlood(t *testing.T) {
+	t.Parallel()
 	p99 := func(flood float64) (out time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, Options{Limit: 100, ReserveCritical: 20})

@@ -253,6 +253,7 @@ func older(a, b *waiter) bool {
 }
 
 func TestRandomPrograms(t *testing.T) {
+	t.Parallel()
 	rounds, steps := 200, 300
 	if testing.Short() {
 		rounds = 30

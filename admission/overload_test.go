@@ -289,6 +289,7 @@ func TestTenantsAreBounded(t *testing.T) {
 // In any state: who is shed while someone less important would be let in? Nobody.
 // The counts are compared with plain ones.
 func TestShedOrder(t *testing.T) {
+	t.Parallel()
 	for seed := range 60 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 6))
 		knee := 4 + rng.IntN(40)

@@ -15,6 +15,7 @@ type world struct {
 	origin   originModel
 	patience time.Duration // after which a client is gone; the origin works on all the same
 	reading  func() time.Duration
+	noise    float64              // of the work: see scene
 	extra    func() time.Duration // that the origin waits for something else
 	rng      *rand.Rand
 	began    time.Time
@@ -141,9 +142,17 @@ func (w *world) collect() {
 
 func (w *world) enter(v *visit) {
 	w.advance()
-	v.finishAt = w.origin.virtual + 0.5 + w.rng.Float64()
+	v.finishAt = w.origin.virtual + w.work()
 	heap.Push(&w.origin.inside, v)
 	w.plan()
+}
+
+// work is how much a request is, 1 on average.
+func (w *world) work() float64 {
+	if w.noise == 0 {
+		return 0.5 + w.rng.Float64()
+	}
+	return math.Exp(w.noise*w.rng.NormFloat64() - w.noise*w.noise/2)
 }
 
 // advance brings the origin's virtual time up to now.

@@ -108,6 +108,7 @@ func worker(parallel int, d time.Duration) http.HandlerFunc {
 func TestRollingRestart(t *testing.T) {
 	for _, gentle := range []bool{true, false} {
 		t.Run(fmt.Sprintf("gentle=%v", gentle), func(t *testing.T) {
+			t.Parallel() // each has a clock of its own
 			synctest.Test(t, func(t *testing.T) {
 				n := newNetwork(t)
 				var hosts []*host
@@ -158,50 +159,53 @@ func TestRollingRestart(t *testing.T) {
 // Clients of the one that is well see hardly anything of it.
 func TestOneFailingOneSlowOneSilent(t *testing.T) {
 	for _, policy := range []Policy{RoundRobin, LeastConnections, TwoChoices, Latency} {
-		synctest.Test(t, func(t *testing.T) {
-			n := newNetwork(t)
-			n.add("10.0.0.1:80", worker(1000, 20*time.Millisecond))
-			n.add("10.0.0.2:80", func(w http.ResponseWriter, r *http.Request) {
-				pause(r.Context(), time.Millisecond)
-				w.WriteHeader(503)
-			})
-			n.add("10.0.0.3:80", worker(1000, 200*time.Millisecond))
-			n.add("10.0.0.4:80", worker(1000, time.Hour))
-			n.add("10.0.0.5:80", worker(1000, 20*time.Millisecond))
-			p := n.pool("p", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "10.0.0.5:80")
-			p.Policy = policy
-			p.Transport.HeadTimeout = 2 * time.Second
-			b := newBalancer(t, Options{Pools: []Pool{p}})
-			var ejected [5]time.Duration
-			began := time.Now()
-			watch, stop := context.WithCancel(context.Background())
-			go func() {
-				for watch.Err() == nil {
-					g := b.view.Load().all[0]
-					for i, s := range g.servers {
-						if st, _ := s.state(b.clock()); st == StateEjected && ejected[i] == 0 {
-							ejected[i] = time.Since(began)
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				n.add("10.0.0.1:80", worker(1000, 20*time.Millisecond))
+				n.add("10.0.0.2:80", func(w http.ResponseWriter, r *http.Request) {
+					pause(r.Context(), time.Millisecond)
+					w.WriteHeader(503)
+				})
+				n.add("10.0.0.3:80", worker(1000, 200*time.Millisecond))
+				n.add("10.0.0.4:80", worker(1000, time.Hour))
+				n.add("10.0.0.5:80", worker(1000, 20*time.Millisecond))
+				p := n.pool("p", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80", "10.0.0.5:80")
+				p.Policy = policy
+				p.Transport.HeadTimeout = 2 * time.Second
+				b := newBalancer(t, Options{Pools: []Pool{p}})
+				var ejected [5]time.Duration
+				began := time.Now()
+				watch, stop := context.WithCancel(context.Background())
+				go func() {
+					for watch.Err() == nil {
+						g := b.view.Load().all[0]
+						for i, s := range g.servers {
+							if st, _ := s.state(b.clock()); st == StateEjected && ejected[i] == 0 {
+								ejected[i] = time.Since(began)
+							}
 						}
+						time.Sleep(10 * time.Millisecond)
 					}
-					time.Sleep(time.Millisecond)
+				}()
+				c := drive(b, 200, 60*time.Second, 5*time.Second, get)
+				stop()
+				time.Sleep(20 * time.Millisecond)
+				counts := []int{}
+				for i := range 5 {
+					counts = append(counts, n.hosts[fmt.Sprintf("10.0.0.%d:80", i+1)].count())
 				}
-			}()
-			c := drive(b, 200, 60*time.Second, 5*time.Second, get)
-			stop()
-			time.Sleep(10 * time.Millisecond)
-			counts := []int{}
-			for i := range 5 {
-				counts = append(counts, n.hosts[fmt.Sprintf("10.0.0.%d:80", i+1)].count())
-			}
-			last := time.Duration(0)
-			if len(c.times) > 0 {
-				last = c.times[len(c.times)-1]
-			}
-			t.Logf("%s: %d of %d failed %v, last after %v; failing out after %v, silent after %v; attempts %d, by origin %v",
-				policy, c.failed, c.total, c.reasons, last, ejected[1], ejected[3], c.attempts, counts)
-			assert.Less(t, c.failed, c.total/50)
-			assert.NotZero(t, ejected[1])
-			assert.Zero(t, ejected[0]+ejected[2]+ejected[4])
+				last := time.Duration(0)
+				if len(c.times) > 0 {
+					last = c.times[len(c.times)-1]
+				}
+				t.Logf("%s: %d of %d failed %v, last after %v; failing out after %v, silent after %v; attempts %d, by origin %v",
+					policy, c.failed, c.total, c.reasons, last, ejected[1], ejected[3], c.attempts, counts)
+				assert.Less(t, c.failed, c.total/50)
+				assert.NotZero(t, ejected[1])
+				assert.Zero(t, ejected[0]+ejected[2]+ejected[4])
+			})
 		})
 	}
 }

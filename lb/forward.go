@@ -2,10 +2,11 @@ package lb
 
 import (
 	"net/http"
-	"net/netip"
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/forwarded"
 )
 
 // forwarded sets the fields that tell an origin who asked. ReverseProxy has
@@ -85,17 +86,11 @@ func quoteHost(s string) string {
 // peer returns the address that the request came from, "" if it has none, and
 // whether that is a trusted proxy.
 func (p *proxy) peer(in *http.Request) (string, bool) {
-	ap, err := netip.ParseAddrPort(in.RemoteAddr)
-	if err != nil {
+	addr, ok := forwarded.Peer(in.RemoteAddr)
+	if !ok {
 		return "", false
 	}
-	addr := ap.Addr().Unmap().WithZone("")
-	for _, prefix := range p.o.TrustedPeers {
-		if prefix.Contains(addr) {
-			return addr.String(), true
-		}
-	}
-	return addr.String(), false
+	return addr.String(), forwarded.Trusted(addr, p.o.TrustedPeers)
 }
 
 // dropForwarding removes what only a proxy may say, also in spellings that some

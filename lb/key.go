@@ -2,8 +2,9 @@ package lb
 
 import (
 	"net/http"
-	"net/netip"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/forwarded"
 )
 
 // hashKey is the digest of what the policy goes by, and whether the request has
@@ -41,11 +42,9 @@ func (pc *poolConfig) hashKey(req *http.Request) (uint64, bool) {
 func clientKey(req *http.Request) (uint64, bool) {
 	addr, ok := clientFrom(req.Context())
 	if !ok {
-		ap, err := netip.ParseAddrPort(req.RemoteAddr)
-		if err != nil {
+		if addr, ok = forwarded.Peer(req.RemoteAddr); !ok {
 			return 0, false
 		}
-		addr = ap.Addr()
 	}
 	addr = addr.Unmap()
 	if addr.Is4() {

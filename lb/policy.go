@@ -49,8 +49,8 @@ var policies = []PolicyInfo{
 		"Many proxies in front of the same origins, which in turns could fall into step.",
 	}, {
 		LeastConnections, "Least connections",
-		"The one with the fewest requests in flight for its weight; if several have as few, the next of them in turn.",
-		"n",
+		"The one with the fewest requests in flight for its weight; if several have as few, the one whose turn it is, or one of them drawn in proportion to its weight.",
+		"n, constant if an idle one's turn it is",
 		"Requests of very different duration, such as downloads and WebSockets, through one or few proxies.",
 	}, {
 		TwoChoices, "Two random choices",

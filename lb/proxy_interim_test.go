@@ -91,3 +91,31 @@ func TestProxyExpectContinue(t *testing.T) {
 		c.Close()
 	}
 }
+
+// copied notes with which heads a server takes a copy of the header.
+type copied struct {
+	*httptest.ResponseRecorder
+	seen []string
+}
+
+func (w *copied) WriteHeader(status int) {
+	_, ok := w.Header()["Content-Length"]
+	w.seen = append(w.seen, fmt.Sprint(status, " ", ok))
+	if status >= 200 {
+		w.ResponseRecorder.WriteHeader(status)
+	}
+}
+
+// The header is changed after an interim response, so that the server must have a copy
+// of its own.
+func TestProxyLetsTheServerCopyInterimHeaders(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(origin.Close)
+	p := newProxy(t, transportTo(t, origin.Listener.Addr().String(), TransportOptions{Scheme: "http"}))
+	w := &copied{ResponseRecorder: httptest.NewRecorder()}
+	p.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	assert.Equal(t, []string{"103 true", "204 false"}, w.seen)
+}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/weirhttp/weir/internal/informational"
 )
 
 // flushDelay is how long a head, or the end of a full buffer, waits for more of
@@ -83,10 +85,12 @@ func (w *writer) restore(h http.Header) {
 func (w *writer) WriteHeader(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ResponseWriter.WriteHeader(status)
 	if status < 200 {
+		informational.Write(w.ResponseWriter, status)
 		w.had1xx = true
-	} else if w.flushes {
+		return
+	}
+	if w.ResponseWriter.WriteHeader(status); w.flushes {
 		w.laterLocked()
 	}
 }

@@ -119,26 +119,39 @@ func (s *sequence) choice() int {
 	return s.following(&s.tried) // none yet
 }
 
-// leastInTurn chooses the one with the fewest in flight for its weight. The look begins
-// with the one whose turn it is, so that origins that are as good share as they should,
-// and ends at the first that is idle.
+// leastInTurn chooses the one with the fewest in flight for its weight. If the one whose
+// turn it is is as good as any it is that one, so that origins that are as good share as
+// they should, and nobody else is looked at if it is idle. Of several others it is one
+// drawn by weight: if it were the next in line, the turns of one that is busy would all
+// fall on its neighbour.
 func (s *sequence) leastInTurn() int {
-	i := s.inTurn()
-	best, entries := i, s.set.entries
+	i, entries := s.inTurn(), s.set.entries
 	n, w := int(entries[i].load.inFlight.Load()), int(entries[i].weight)
-	for range len(entries) - 1 {
-		if n == 0 {
-			break
-		}
-		if i++; i == len(entries) {
-			i = 0
-		}
-		e := &entries[i]
-		if m := int(e.load.inFlight.Load()); m*w < n*int(e.weight) {
-			best, n, w = i, m, int(e.weight)
+	if n == 0 {
+		return i
+	}
+	best, tied := i, w // the weight of all that are as good as the best
+	for j := range entries {
+		m, v := int(entries[j].load.inFlight.Load()), int(entries[j].weight)
+		switch d := m*w - n*v; {
+		case d < 0:
+			best, tied, n, w = j, v, m, v
+		case d == 0:
+			tied += v
 		}
 	}
-	return best
+	if best == i || tied == w {
+		return best
+	}
+	k := s.below(tied)
+	for j := best; j < len(entries); j++ { // those before aren't as good
+		if m, v := int(entries[j].load.inFlight.Load()), int(entries[j].weight); m*w == n*v {
+			if k -= v; k < 0 {
+				return j
+			}
+		}
+	}
+	return best // the counts have changed meanwhile
 }
 
 func (s *sequence) inTurn() int {
@@ -201,8 +214,7 @@ func (s *sequence) below(n int) int {
 	return int(high)
 }
 
-// least is leastInTurn for those after the first; of several that are as good it
-// chooses at random, so that the load of one that fails doesn't fall on its neighbour.
+// least is leastInTurn for those after the first, which aren't in out.
 func (s *sequence) least(out *indices) int {
 	var ties indices // those from since on are as good as the best
 	since, tied, best, bestWeight := 0, 0, 1<<30, 1

@@ -102,6 +102,14 @@ func (t *Trail) Record() Record {
 	return r
 }
 
+// Read calls f with what is known, without a copy. f must neither keep nor change it, and
+// has to be quick: the request waits for it.
+func (t *Trail) Read(f func(*Record)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.rec)
+}
+
 // The methods below note what happens. They do nothing for a nil trail.
 
 // planned notes a plan's pools and origins, in place of an earlier plan's.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirhttp/weir/cachekey"
+	"github.com/weirhttp/weir/internal/forwarded"
 )
 
 // barrierFields are request fields that change responses and are in nobody's
@@ -62,7 +63,8 @@ func forwardingOf(r *http.Request, f facts, trusted []netip.Prefix) barrier {
 	if len(trusted) == 0 {
 		return barrier{bypass: true}
 	}
-	if f&hasUnderscore != 0 || !peerTrusted(r.RemoteAddr, trusted) {
+	peer, ok := forwarded.Peer(r.RemoteAddr)
+	if f&hasUnderscore != 0 || !ok || !forwarded.Trusted(peer, trusted) {
 		return barrier{strip: true}
 	}
 	var b barrier
@@ -101,28 +103,18 @@ func (b *barrier) fold(name string, values []string) bool {
 }
 
 // foldForwarded reads a Forwarded field (RFC 7239 §4) of one element, the trusted
-// peer's own. Of several nobody knows which one the origin goes by.
+// peer's own. Of several nobody knows which one the origin goes by, and of an empty
+// value nobody knows whether it goes by it.
 func (b *barrier) foldForwarded(v string) bool {
-	if strings.IndexByte(v, ',') >= 0 {
+	if strings.IndexByte(v, ',') >= 0 || strings.Contains(v, `=""`) {
 		return false
 	}
-	for pair := range strings.SplitSeq(v, ";") {
-		name, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
-		value = strings.Trim(value, `"`)
-		switch {
-		case !ok:
-			return false
-		case strings.EqualFold(name, "host") && !b.setHost(value):
-			return false
-		case strings.EqualFold(name, "proto") && !b.setScheme(value):
-			return false
-		}
-	}
-	return true
+	e, ok := forwarded.Parse(v)
+	return ok && (e.Host == "" || b.setHost(e.Host)) && (e.Proto == "" || b.setScheme(e.Proto))
 }
 
 func (b *barrier) setHost(v string) bool {
-	if v == "" || strings.ContainsAny(v, " ,/\\@\t?#") || b.host != "" && !strings.EqualFold(b.host, v) {
+	if v == "" || strings.ContainsAny(v, " ,/\\@\t?#\"") || b.host != "" && !strings.EqualFold(b.host, v) {
 		return false
 	}
 	b.host = v
@@ -147,18 +139,4 @@ func stripBarrier(h http.Header) {
 			delete(h, name)
 		}
 	}
-}
-
-func peerTrusted(remote string, trusted []netip.Prefix) bool {
-	ap, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return false
-	}
-	addr := ap.Addr().Unmap().WithZone("")
-	for _, p := range trusted {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }

@@ -164,3 +164,38 @@ func TestOverriddenUnsafeMethodInvalidatesByProxyScheme(t *testing.T) {
 		r.is(t, missed("new", 60))
 	})
 }
+
+// A Forwarded field is read as it is everywhere: what is quoted is part of a value.
+func TestForwardedOfATrustedProxy(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		ok    bool
+		want  barrier
+	}{
+		{`for=192.0.2.2;host="shop.test";proto=https`, true, barrier{host: "shop.test", scheme: "https"}},
+		{`HOST=shop.test:8080;Proto=HTTPS`, true, barrier{host: "shop.test:8080", scheme: "https"}},
+		{`for="_a;host=evil.test"`, true, barrier{}},
+		{`for="_a;host=evil.test";host=shop.test`, true, barrier{host: "shop.test"}},
+		{`for="_a\";host=evil.test;x=\"";proto=http`, true, barrier{scheme: "http"}},
+		{`host="shop\.test"`, true, barrier{host: "shop.test"}},
+		{`secret=_x;by=_y`, true, barrier{}},
+		{`host="a\"b"`, false, barrier{}},
+		{`host="a`, false, barrier{}},
+		{`host=a"`, false, barrier{}},
+		{`host=`, false, barrier{}},
+		{`host=""`, false, barrier{}},
+		{`host=a;host=b`, false, barrier{}},
+		{`host=a;host=a`, false, barrier{}},
+		{`proto=gopher`, false, barrier{}},
+		{`host=a, host=b`, false, barrier{}},
+		{`for="_a,host=b"`, false, barrier{}},
+		{`junk`, false, barrier{}},
+		{`host = a`, false, barrier{}},
+	} {
+		var b barrier
+		require.Equal(t, c.ok, b.foldForwarded(c.field), c.field)
+		if c.ok {
+			require.Equal(t, c.want, b, c.field)
+		}
+	}
+}

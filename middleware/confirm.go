@@ -91,7 +91,7 @@ func (f *fetch) keepWith(fill *store.Fill, o *store.Object) reason {
 	} else {
 		why = f.put(fill, o)
 	}
-	f.h.noteUndeleted() // what it takes the place of may be in another tier
+	f.settle(o) // what it takes the place of may be in another tier
 	return why
 }
 

@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,4 +194,17 @@ func TestStaleOnDiskIsRefreshed(t *testing.T) {
 		assert.Equal(t, "STALE", get(1))
 		assert.Equal(t, "HIT", get(2))
 	})
+}
+
+// Two caches on one disk: the second's visitors would get the first one's responses.
+func TestADiskIsOneCachesAlone(t *testing.T) {
+	dir := t.TempDir()
+	d := openDisk(t, filepath.Join(dir, "objects"))
+	first, err := New(Options{Store: store.Options{Disk: d}, Purge: journalIn(dir)})
+	require.NoError(t, err)
+	_, err = New(Options{Store: store.Options{Disk: d}, Purge: journalIn(t.TempDir())})
+	var wrong *store.ConfigError
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, "Disk", wrong.Field)
+	require.NoError(t, first.Close(t.Context()))
 }

@@ -9,17 +9,24 @@ import (
 )
 
 // enter decides whether the request may go on at all, before any other work is done
-// for it: whether the process has too many of them, and whether its client has used
-// its rates up. If not, it's refused, without a look at what is stored.
+// for it: whether its client has too many of them in flight, whether the process has,
+// and whether the client has used its rates up. If not, it's refused, without a look at what is stored.
 func (x *exchange) enter() bool {
 	g := x.h.governor
-	if g == nil || g.overload == nil && g.Guard == nil {
+	if g == nil || g.clients == nil && g.overload == nil && g.Guard == nil {
 		return true
 	}
 	purges := x.isPurge() && x.authorisePurge()
 	var client netip.Addr
 	if !purges {
 		client = g.client(x.r)
+	}
+	if g.clients != nil && !purges {
+		var ok bool
+		if x.inFlight, ok = g.clients.enter(g.hash(client)); !ok {
+			x.shed(refusalByClientLimit())
+			return false
+		}
 	}
 	if g.overload != nil {
 		var d admission.Decision

@@ -358,13 +358,14 @@ func admissions(t testing.TB) map[string]AdmissionOptions {
 		"limiter":  {Limiter: &admission.Options{}},
 		"overload": {Overload: &admission.OverloadOptions{}},
 		"guard":    {Guard: newGuard(t, nil)},
-		"all":      {Limiter: &admission.Options{}, Overload: &admission.OverloadOptions{}, Guard: newGuard(t, nil)},
+		"clients":  {ClientLimit: 100},
+		"all":      {Limiter: &admission.Options{}, ClientLimit: 100, Overload: &admission.OverloadOptions{}, Guard: newGuard(t, nil)},
 	}
 }
 
 // What admission costs a hit. The ceilings cost nothing: a hit needs none.
 func BenchmarkHitWithAdmission(b *testing.B) {
-	for _, name := range []string{"nothing", "limiter", "overload", "guard", "all"} {
+	for _, name := range []string{"nothing", "limiter", "clients", "overload", "guard", "all"} {
 		b.Run(name, func(b *testing.B) {
 			h, r, w := hitFixtureWith(b, Options{Admission: admissions(b)[name]}, 1024, true)
 			b.ReportAllocs()

@@ -50,8 +50,9 @@ type exchange struct {
 
 	lost int // stored bodies that couldn't be read
 
-	token admission.Token // of the overload guard
-	asker guard.Request   // who the rates are counted for
+	inFlight clientToken     // of the client's bound
+	token    admission.Token // of the overload guard
+	asker    guard.Request   // who the rates are counted for
 
 	mayPurge *purgeVerdict // nil unless admission had to know
 	writing  writeWatch    // of the client; its timer outlives the request
@@ -104,6 +105,7 @@ func (x *exchange) end() {
 
 // letGo gives back what x has taken, and x itself.
 func (x *exchange) letGo() {
+	x.inFlight.leave()
 	x.token.Leave()
 	pool := &x.h.exchanges
 	x.reset()
@@ -122,6 +124,7 @@ func (x *exchange) reset() {
 	if cap(x.selecting) > maxKeptText {
 		x.selecting = nil
 	}
+	x.inFlight = clientToken{}
 	x.token, x.asker, x.mayPurge = admission.Token{}, guard.Request{}, nil
 	x.variesBy, x.rounds, x.lost, x.hold, x.passed, x.trail = nil, 0, 0, nil, nil, nil
 	x.closeFile()

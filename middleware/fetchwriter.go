@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/weirhttp/weir/internal/informational"
 	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/store"
 )
@@ -216,7 +217,7 @@ func (in interim) send(x *exchange) {
 	for name, values := range in.header {
 		h[name] = values
 	}
-	w.WriteHeader(in.status)
+	informational.Write(w, in.status)
 	clear(h)
 	for name, values := range before {
 		h[name] = values

@@ -26,6 +26,19 @@ type AdmissionOptions struct {
 	// A tenant is a zone: where requests queue, those of the handlers that
 	// [Middleware.WrapZone] made have their turns by weight.
 	Limiter *admission.Options
+	// BodyBuffer is the largest body that is read before the permit of its request is
+	// asked for, where a request that is passed on declares its length; as
+	// proxy_request_buffering does in nginx. Clients that send slowly hold no permits
+	// then, and one that goes away leaves the queue at once. It's read under BodyTimeout and
+	// BodyRate; one that doesn't come is answered with 408 or 400, without the wrapped
+	// handler. Longer bodies, those of unknown length, upgrades and event streams have
+	// their permit before. 0 means DefaultBodyBuffer (64 KiB); negative means that no
+	// body is read first, as handlers need that answer before they have read the body.
+	BodyBuffer int
+	// BodyBuffers is how many bytes such bodies may have in memory in all, until their
+	// handlers have returned. Those for which there is no room have their permit
+	// before, as longer ones. 0 means DefaultBodyBuffers (32 MiB).
+	BodyBuffers int64
 	// Weights are the zones' weights, from 1 to [admission.MaxWeight]. A zone that
 	// isn't here has 1.
 	Weights map[string]int
@@ -34,6 +47,19 @@ type AdmissionOptions struct {
 	// choose its own class takes what is reserved for others. A refresh in the
 	// background is always [admission.Background]. nil means Route.Admission.Class.
 	Priority func(*http.Request) admission.Class
+
+	// ClientLimit is how many requests of one client may be in flight in this process,
+	// hits included, from their head until their answer has ended; as limit_conn does in
+	// nginx. A client is an IPv4 address, or the /64 of an IPv6 one. More are refused
+	// with 429, before anything else is done for them. It keeps one client from holding
+	// all permits and places with requests that it sends slowly, or answers that it
+	// takes slowly. A PURGE request that PurgeOptions.Authorise admits doesn't count.
+	//
+	// 0 means no bound: behind a proxy that isn't in TrustedProxies all visitors are
+	// one client, and so are all who share an address. A browser has up to 6 requests
+	// in flight over HTTP/1, and up to 250 over HTTP/2; an office or a mobile network
+	// has many browsers.
+	ClientLimit int
 
 	// Overload sheds requests, hits included, right after their head when the process
 	// has too many of them. nil means it never does.
@@ -53,7 +79,7 @@ type AdmissionOptions struct {
 	// it. nil means that nobody is known.
 	Verifier *guard.Verifier
 	// ClientField is the field in which TrustedProxies say who the client is, for
-	// Guard, Overload and the balancers of package lb. They must overwrite or extend it,
+	// ClientLimit, Guard, Overload and the balancers of package lb. They must overwrite or extend it,
 	// and remove the other.
 	// From anyone else it means nothing.
 	ClientField guard.Forwarding
@@ -83,6 +109,8 @@ type governor struct {
 	trusted  []netip.Prefix
 	limiter  *admission.Limiter  // nil: no ceilings
 	overload *admission.Overload // nil: never sheds
+	clients  *clientLimit        // nil: no bound
+	bodies   *bodyRoom           // nil: none is read before its permit is asked for
 	route    admission.RouteID
 	seed     maphash.Seed
 }
@@ -103,6 +131,8 @@ func newGovernor(all *Options) (*governor, error) {
 		}
 	}
 	g.checkRoute(&bad, at)
+	o.checkClientLimit(&bad)
+	o.checkBodies(&bad)
 	o.checkQueues(&bad, all.WaitTimeout)
 	for zone, w := range o.Weights {
 		if w < 1 || w > admission.MaxWeight {
@@ -118,9 +148,10 @@ func newGovernor(all *Options) (*governor, error) {
 		g.close()
 		return nil, err
 	}
-	if o.Limiter == nil && o.Overload == nil && o.Guard == nil {
+	if o.Limiter == nil && o.Overload == nil && o.Guard == nil && o.ClientLimit == 0 {
 		return nil, nil
 	}
+	g.clients, g.bodies = newClientLimit(o.ClientLimit), o.newBodyRoom()
 	return g, nil
 }
 
@@ -272,6 +303,7 @@ func (g *governor) hash(client netip.Addr) uint64 {
 type AdmissionStats struct {
 	Limiter  admission.Stats         // zero without Admission.Limiter
 	Overload admission.OverloadStats // zero without Admission.Overload
+	Clients  ClientStats             // zero without Admission.ClientLimit
 }
 
 // AdmissionStats returns figures of this moment. Those of the Guard and the Verifier
@@ -283,6 +315,9 @@ func (m *Middleware) AdmissionStats() AdmissionStats {
 	}
 	if m.governor != nil && m.governor.overload != nil {
 		s.Overload = m.governor.overload.Stats()
+	}
+	if m.governor != nil {
+		s.Clients = m.governor.clients.stats()
 	}
 	return s
 }

@@ -17,23 +17,25 @@ func (x *exchange) balanced(ctx context.Context, key store.Key) (context.Context
 
 // unanswered reports whether a balancer got no response from any origin: what the
 // handler answers then is its own, and the origin is away (RFC 9111 §4.2.4).
-func unanswered(t *lb.Trail) bool {
-	if t == nil {
-		return false
+func unanswered(t *lb.Trail) (is bool) {
+	if t != nil {
+		t.Read(func(r *lb.Record) { is = r.Unanswered() })
 	}
-	rec := t.Record()
-	return rec.Unanswered()
+	return is
 }
 
 // noteOrigins brings what balancers did into the record, as far as it's known.
 func (x *exchange) noteOrigins() {
-	if x.trail == nil {
-		return
+	if x.trail != nil {
+		x.trail.Read(func(t *lb.Record) { noteOrigins(x.rec, t) })
 	}
-	t, o := x.trail.Record(), &x.rec.Origin
+}
+
+func noteOrigins(rec *trace.Record, t *lb.Record) {
 	if t.Host == "" {
 		return // none saw the request
 	}
+	o := &rec.Origin
 	*o = trace.Origin{
 		Pool: t.Pool, Policy: string(t.Policy), Panic: t.Panic,
 		Skipped: o.Skipped[:0], Attempts: o.Attempts[:0],
@@ -50,7 +52,7 @@ func (x *exchange) noteOrigins() {
 		a := &t.Attempts[i]
 		o.Attempts = append(o.Attempts, trace.Attempt{
 			Origin: a.Pool + "/" + a.Origin, Status: a.Status, Err: a.Error,
-			Start: a.Start.Sub(x.rec.Start), HeadAfter: a.FirstByte, Duration: a.Total,
+			Start: a.Start.Sub(rec.Start), HeadAfter: a.FirstByte, Duration: a.Total,
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weirhttp/weir/internal/testnet"
 	"github.com/weirhttp/weir/lb"
 	"github.com/weirhttp/weir/trace"
 )
@@ -116,6 +117,29 @@ func TestRecordNamesTheOrigins(t *testing.T) {
 	require.Equal(t, trace.Origin{
 		Pool: "shop", Policy: "failover", Skipped: whole.Skipped, Attempts: whole.Attempts[:1],
 	}, trailOf(t, rec))
+}
+
+// Noting the origins, which debugging does at the head and at the end, makes nothing but the
+// names.
+func TestNotingOriginsAllocatesTheNamesOnly(t *testing.T) {
+	origin, _ := namedOrigin(t, "a", "no-store")
+	b, err := lb.New(lb.Options{Pools: []lb.Pool{{
+		Name: "shop", Origins: []lb.Origin{origin}, Transport: lb.TransportOptions{Scheme: "http"},
+	}}})
+	require.NoError(t, err)
+	defer b.Close(context.Background())
+	ctx, trail := lb.WithTrail(context.Background())
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://shop.test/", nil)
+	require.NoError(t, err)
+	res, err := b.RoundTrip(req)
+	require.NoError(t, err)
+	res.Body.Close()
+	x := &exchange{trail: trail, rec: &trace.Record{}}
+	x.noteOrigins()
+	require.Equal(t, "a", x.rec.Origin.Chosen)
+	require.Len(t, x.rec.Origin.Attempts, 1)
+	testnet.Allocs(t, 1, x.noteOrigins)
+	testnet.Allocs(t, 0, func() { unanswered(trail) })
 }
 
 // No origin answers: a stale response stands in as it does where the origin can't be

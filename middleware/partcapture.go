@@ -108,7 +108,7 @@ func (p *partCapture) store(x *exchange, r *http.Request) {
 			o = f.whole(o)
 		}
 		kept := f.putJoined(o, old, seen)
-		f.h.noteUndeleted() // what a whole takes the place of may be in another tier
+		f.settle(o) // what a whole takes the place of may be in another tier
 		if kept {
 			x.rec.Cache.Stored, x.rec.Cache.NotStored = true, ""
 			return

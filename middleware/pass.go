@@ -12,6 +12,11 @@ import (
 // goroutine and with the client's own writer, wrapped only as far as needed. It needs
 // a permit for that, like everything that reaches the handler.
 func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) {
+	received, ok := x.receiveBody(status)
+	if !ok {
+		return
+	}
+	defer received.release(x.r)
 	permit, ok := x.admit()
 	if !ok {
 		return
@@ -20,7 +25,7 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
 	rec.Cache.NotStored = string(whyPassed)
 	w := x.w
-	pw := &passWriter{w: w, asked: time.Now(), permit: permit, timed: x.r.ContentLength == 0}
+	pw := &passWriter{w: w, asked: time.Now(), permit: permit, timed: x.r.ContentLength == 0 || received.whole()}
 	pw.x.Store(x)
 	defer pw.release() // rules of the application may panic before the handler is called
 	r := x.r

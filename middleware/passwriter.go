@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirhttp/weir/admission"
+	"github.com/weirhttp/weir/internal/informational"
 	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/lb"
 )
@@ -26,7 +27,7 @@ type passWriter struct {
 
 	permit admission.Permit
 	told   bool    // what became of it has been told
-	timed  bool    // the request has no body, so that only the origin takes time
+	timed  bool    // the request's body isn't awaited, so that only the origin takes time
 	tunnel *tunnel // the connection, if the handler has taken it over
 
 	watch slowWatch // of the client, while it's written to
@@ -75,7 +76,11 @@ func (p *passWriter) WriteHeader(status int) {
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 		p.body.hurry()
 	}
-	p.w.WriteHeader(status)
+	if status >= 100 && status < 200 {
+		informational.Write(p.w, status)
+	} else {
+		p.w.WriteHeader(status)
+	}
 }
 
 func (p *passWriter) Write(b []byte) (int, error) {

@@ -140,7 +140,12 @@ func BenchmarkHitBesidePurges(b *testing.B) {
 // taggedHit is hitFixture with tags and groups.
 func taggedHit(b *testing.B) (http.Handler, *http.Request, *reusable) {
 	b.Helper()
-	mw, err := New(Options{Purge: PurgeOptions{TagFields: []purge.TagField{{Name: "Surrogate-Key"}}}})
+	return taggedHitWith(b, purge.Options{})
+}
+
+func taggedHitWith(b *testing.B, o purge.Options) (http.Handler, *http.Request, *reusable) {
+	b.Helper()
+	mw, err := New(Options{Purge: PurgeOptions{List: o, TagFields: []purge.TagField{{Name: "Surrogate-Key"}}}})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, mw.Close(context.Background())) })
 	h := mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -21,7 +21,7 @@ func (m *Middleware) authoriser(authorise func(*http.Request) (string, error)) f
 // it doesn't say, there's no address. What others say about a request's way is left
 // for the authoriser to see.
 func (m *Middleware) asClient(r *http.Request) *http.Request {
-	if !peerTrusted(r.RemoteAddr, m.cfg.TrustedProxies) {
+	if peer, ok := forwarded.Peer(r.RemoteAddr); !ok || !forwarded.Trusted(peer, m.cfg.TrustedProxies) {
 		return r
 	}
 	out := *r

@@ -44,6 +44,7 @@ const (
 	whyOvertaken reason = "a response that was asked for later is stored, and is of another representation"
 	whyTooLarge  reason = "the response is larger than the largest object that the cache keeps"
 	whyNoMemory  reason = "the memory for bodies being fetched is used up"
+	whyBodyFault reason = "the request's body didn't come"
 	whyGaveUp    reason = "the request's context ended before the handler answered"
 	whyPassed    reason = "the cache kept out of the request"
 	whyTrailHead reason = "a response to HEAD isn't stored"

@@ -56,6 +56,9 @@ func giveUpBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 {
 		return
 	}
+	if received, ok := r.Body.(*receivedBody); ok && received.whole() {
+		return
+	}
 	w.Header()["Connection"] = []string{"close"}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalGrace)) // or it's no net/http
 }

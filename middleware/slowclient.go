@@ -44,6 +44,10 @@ func (x *exchange) watchBody(r *http.Request) *slowBody {
 		return nil
 	}
 	b := &slowBody{ReadCloser: r.Body, w: x.w}
+	if received, ok := r.Body.(*receivedBody); ok && received.err != nil {
+		b.over = true
+		return b
+	}
 	if srv := serverOf(r); cfg.BodyTimeout <= 0 || srv == nil || srv.ReadTimeout > 0 {
 		return b
 	}

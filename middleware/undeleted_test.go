@@ -3,6 +3,7 @@ package middleware
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,4 +91,45 @@ func TestOlderJournalPutBack(t *testing.T) {
 			d.get("HIT", "/b")
 		})
 	}
+}
+
+// readOnly is a disk whose files can't be deleted: those there are, are told once.
+type readOnly struct {
+	store.SpoolTier
+	told, untold []store.Key
+}
+
+func (r *readOnly) Delete(k store.Key) bool {
+	if _, there := r.SpoolTier.Get(k); there && !slices.Contains(r.told, k) {
+		r.told, r.untold = append(r.told, k), append(r.untold, k)
+	}
+	return false
+}
+
+func (r *readOnly) DeleteObject(*store.Object) bool { return false }
+
+func (r *readOnly) Undeleted() ([]store.Key, bool) {
+	untold := r.untold
+	r.untold = nil
+	return untold, false
+}
+
+// A response takes the place of one on disk that can't be deleted. What notes that is a
+// purge of the key, and not of the response itself.
+func TestAResponseIsNotPurgedByItsOwnStoring(t *testing.T) {
+	d := newDiskRig(t)
+	d.body = randomBytes(1, 1000) // memory's
+	d.get("MISS", "/a")
+	_, err := d.mw.Purge(t.Context(), purge.Selector{Kind: purge.Host, Host: "example.com"})
+	require.NoError(t, err)
+	d.wrap = func(tier store.SpoolTier) store.SpoolTier { return &readOnly{SpoolTier: tier} }
+	d.restart()
+	before := d.mw.purges.list.Now()
+	d.get("MISS", "/a")
+	require.Equal(t, before+1, d.mw.purges.list.Now(), "it has been noted")
+	d.get("HIT", "/a")
+	d.wrap = nil
+	d.restart()
+	d.get("HIT", "/a") // the number went to the disk with it
+	d.askedOrigin(2)
 }

@@ -50,14 +50,13 @@ func FromPrefixes(prefixes []netip.Prefix) func(*http.Request) (string, error) {
 			return "", fmt.Errorf("the request was forwarded (%s), so its client isn't known by the peer's address: "+
 				"trust the proxy to name it, or use a token", name)
 		}
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil {
+		peer, ok := forwarded.Peer(r.RemoteAddr)
+		switch {
+		case !ok:
 			return "", errors.New("the client has no address")
+		case !forwarded.Trusted(peer, prefixes):
+			return "", errors.New("the client's address isn't allowed")
 		}
-		addr := forwarded.Plain(peer.Addr())
-		if forwarded.Trusted(addr, prefixes) {
-			return addr.String(), nil
-		}
-		return "", errors.New("the client's address isn't allowed")
+		return peer.String(), nil
 	}
 }

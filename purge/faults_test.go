@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -152,6 +153,7 @@ func (r renamesFail) rename(from, to string) error {
 // A disk that hangs holds up no purge longer than its context says, and the memory
 // for what waits is bounded; when the disk is back, all of it is durable.
 func TestDiskHangs(t *testing.T) {
+	t.Parallel()
 	d := &faultyDisk{}
 	path := filepath.Join(t.TempDir(), "j")
 	l, err := open(Options{Journal: path, Logger: quiet(), MaxTombstones: 1 << 20}, d)
@@ -160,10 +162,10 @@ func TestDiskHangs(t *testing.T) {
 	d.block = make(chan struct{})
 	ended, cancel := context.WithCancel(background)
 	cancel()
-	big := make([]Selector, MaxSelectors)
+	big, long := make([]Selector, MaxSelectors), strings.Repeat("0", 990)
 	for i := range 10 {
 		for j := range big {
-			big[j] = tagged(fmt.Sprintf("%01000d %d", i, j))
+			big[j] = tagged(fmt.Sprint(long, i, " ", j))
 		}
 		res, err := l.Add(ended, big...)
 		require.ErrorIs(t, err, ErrNotDurable)
@@ -178,7 +180,7 @@ func TestDiskHangs(t *testing.T) {
 	require.NoError(t, l.Close(background))
 	l = mustNew(t, Options{Journal: path, MaxTombstones: 1 << 20})
 	for i := range 10 {
-		tag := fmt.Sprintf("%01000d %d", i, 7)
+		tag := fmt.Sprint(long, i, " ", 7)
 		require.Equal(t, Gone, l.Check(NewSubject(Facts{Seq: first, Zone: "z", Tags: []string{tag}})))
 	}
 }

@@ -134,6 +134,7 @@ func TestJournalDamage(t *testing.T) {
 // the file had come further, as the one beside it says, purges are missing, even if
 // the cut is exactly at a record's end.
 func TestJournalTorn(t *testing.T) {
+	t.Parallel()
 	o := Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet(), Sync: SyncOS}
 	file, first, ends := written(t, o)
 	beside, err := os.ReadFile(o.Journal + ".lock")

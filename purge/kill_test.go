@@ -66,7 +66,8 @@ func killedChild(path string, system bool) {
 // journal too. Each purge that it had acknowledged is in effect afterwards, and
 // nothing else is purged.
 func TestKilled(t *testing.T) {
-	rounds := 200
+	t.Parallel()
+	rounds := 80
 	if testing.Short() {
 		rounds = 20
 	}

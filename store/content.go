@@ -140,6 +140,9 @@ func (o *Object) BodySize() int64 {
 // SpoolTier is a tier to which a body can be written while it arrives.
 type SpoolTier interface {
 	Tier
+	// Claim makes the tier its one Store's, until Close. It reports false if it's
+	// another's already, or closed.
+	Claim() bool
 	// Create starts a body that is written in pieces. The error is a
 	// *RejectedError.
 	Create() (Spool, error)

@@ -27,6 +27,7 @@ func (d *fakeDisk) DeleteObject(*Object) bool   { return false }
 func (d *fakeDisk) Undeleted() ([]Key, bool)    { return nil, false }
 func (d *fakeDisk) Stats() TierStats            { return TierStats{} }
 func (d *fakeDisk) Close(context.Context) error { return nil }
+func (d *fakeDisk) Claim() bool                 { return true }
 func (d *fakeDisk) MaxObject() int64            { return d.max }
 
 func (d *fakeDisk) Create() (Spool, error) {

@@ -77,8 +77,9 @@ func TestSpillForWantOfBudget(t *testing.T) {
 
 // A reader that stands still holds nobody up and costs no memory.
 func TestSlowReaderOfASpilledBody(t *testing.T) {
+	t.Parallel()
 	d := &fakeDisk{failAfter: -1}
-	s, data := spillingTo(t, d), content(50<<20)
+	s, data := spillingTo(t, d), content(16<<20)
 	f := s.NewFill(-1)
 	slow, _ := f.Reader(0)
 	most := int64(0)
@@ -100,6 +101,7 @@ func TestSlowReaderOfASpilledBody(t *testing.T) {
 func TestSpoolFailsInTheMiddle(t *testing.T) {
 	for name, failAfter := range map[string]int{"at once": 0, "while memory has it all": 50_000, "later": 500_000} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := &fakeDisk{failAfter: failAfter}
 				s, data := spillingTo(t, d), content(3<<20)

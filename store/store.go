@@ -39,9 +39,9 @@ type Options struct {
 	FillBytes int64
 	// Disk is an opened tier behind memory, such as one of package store/disk.
 	// It keeps what is too large for memory, and a copy of what is in memory,
-	// written behind the request, so that a restart finds it again. The Store
-	// closes it in Close; if New fails it's still the caller's. Nil means
-	// memory only.
+	// written behind the request, so that a restart finds it again. It's for one
+	// Store alone, which closes it in Close; if New fails it's still the caller's.
+	// Nil means memory only.
 	Disk SpoolTier
 }
 
@@ -116,6 +116,11 @@ func New(o Options) (*Store, error) {
 	}
 	// An index too large for the tier would be evicted at once.
 	variants := min(int64(o.MaxVariants), o.MemoryBytes/8/int64(len(Key{})))
+	if o.Disk != nil && !o.Disk.Claim() { // the last that may fail
+		return nil, errors.Join(&ConfigError{"Disk", fmt.Sprintf("%T", o.Disk), "is another Store's, or closed: the two would give " +
+			"each other's responses to their visitors. Open a tier for each, with a directory of its own; " +
+			"or put several handlers behind one cache, which has a zone for each (middleware.WrapZone)"}, m.Close(context.Background()))
+	}
 	s := &Store{memory: m, disk: o.Disk, maxVariants: int(variants), budget: Budget{max: o.FillBytes}}
 	if s.disk != nil {
 		s.behind = startBehind(s, max(minBehind, o.MemoryBytes/8))

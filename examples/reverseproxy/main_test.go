@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if os.Getenv(asEmpty) != "" {
+		serveEmpty()
+	}
 	testnet.MainCheck(m)
 }
 

@@ -76,6 +76,13 @@ func Trusted(addr netip.Addr, prefixes []netip.Prefix) bool {
 	return false
 }
 
+// Peer returns the plain address of a connection's other end, as
+// [net/http.Request].RemoteAddr has it: with a port.
+func Peer(remoteAddr string) (netip.Addr, bool) {
+	ap, err := netip.ParseAddrPort(remoteAddr)
+	return Plain(ap.Addr()), err == nil
+}
+
 // Plain returns addr without a zone, as IPv4 if it is one written as IPv6.
 func Plain(addr netip.Addr) netip.Addr { return addr.Unmap().WithZone("") }
 

@@ -20,16 +20,19 @@ import (
 // Many readers of the same files, each at its own offset, with fewer
 // descriptors than readers: some share one and read at offsets.
 func TestReadersOfOneFile(t *testing.T) {
+	t.Parallel()
 	d := scanned(t, openTier(t, Options{MaxOpenFiles: 8}))
 	const size = 2<<20 + 99
-	for i := range 4 {
-		require.Equal(t, store.Kept, d.Put(object(key(i), bytesOf(i, size))))
+	var bodies [4][]byte
+	for i := range bodies {
+		bodies[i] = bytesOf(i, size)
+		require.Equal(t, store.Kept, d.Put(object(key(i), bodies[i])))
 	}
 	var wg sync.WaitGroup
 	for w := range 24 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(w), 0))
-			want := bytesOf(w%4, size)
+			want := bodies[w%4]
 			o, ok := d.Get(key(w % 4))
 			if !assert.True(t, ok) {
 				return
@@ -39,7 +42,7 @@ func TestReadersOfOneFile(t *testing.T) {
 				return
 			}
 			defer func() { _ = f.Close() }()
-			for range 40 {
+			for range 12 {
 				off := r.Int64N(size)
 				n := 1 + r.Int64N(size-off)
 				var b bytes.Buffer

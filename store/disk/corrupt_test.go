@@ -87,12 +87,13 @@ func TestARecordWithAFlippedByteIsGone(t *testing.T) {
 // A large body: never a wrong byte, whatever is damaged and whenever. Bytes
 // damaged after they were verified are found since the file has changed.
 func TestDamageInALargeBody(t *testing.T) {
-	const size = 5<<20 + 123
+	t.Parallel()
+	const rounds, size = 30, 3<<20 + 123
 	body := bytesOf(9, size)
 	d := scanned(t, openTier(t, Options{}))
 	r := rand.New(rand.NewPCG(1, 2))
 	k := key(1)
-	for i := range 60 {
+	for i := range rounds {
 		require.Equal(t, store.Kept, d.Put(object(k, body)))
 		if i%2 == 0 {
 			mustHave(t, d, k, body)
@@ -113,7 +114,7 @@ func TestDamageInALargeBody(t *testing.T) {
 		require.True(t, string(got) == string(body[:len(got)]), "a wrong byte went out")
 		mustMiss(t, d, k)
 	}
-	assert.EqualValues(t, 60, d.Stats().Corrupt)
+	assert.EqualValues(t, rounds, d.Stats().Corrupt)
 }
 
 // A section that doesn't touch the damage is right, one that does fails.

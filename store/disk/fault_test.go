@@ -71,7 +71,7 @@ func (f *faults) check(op, _ string) error {
 
 func TestEveryOperationMayFail(t *testing.T) {
 	for _, op := range []string{"create", "write", "rename", "sync", "open", "read"} {
-		for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.EACCES, syscall.EROFS} {
+		for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.ESTALE, syscall.EROFS} {
 			t.Run(op+" "+fault.Error(), func(t *testing.T) {
 				var b bytes.Buffer
 				var f faults
@@ -397,4 +397,157 @@ func TestOpenFails(t *testing.T) {
 	_, err := Open(Options{Dir: filepath.Join(file, "cache")})
 	require.Error(t, err)
 	assert.True(t, errors.Is(err, syscall.ENOTDIR), fmt.Sprint(err))
+}
+
+// More files can't be deleted than are remembered. What the index has is found all the
+// same, and once the disk can be written to again, all of them are deleted.
+func TestTooManyUndeletedEndsByItself(t *testing.T) {
+	var f faults
+	d := openWith(t, Options{}, f.check)
+	scanned(t, d)
+	d.undeleted.max = 3
+	for i := range 12 {
+		require.Equal(t, store.Kept, d.Put(object(key(i), []byte("old"))))
+	}
+	f.set("remove", syscall.EROFS)
+	for i := range 8 {
+		assert.True(t, d.Delete(key(i)))
+	}
+	_, all := d.Undeleted()
+	assert.True(t, all)
+	for i := range 8 { // each was told of already
+		d.Delete(key(i))
+		mustMiss(t, d, key(i))
+	}
+	keys, all := d.Undeleted()
+	assert.Empty(t, keys)
+	assert.False(t, all)
+	d.scanned.Store(false)
+	for i := range 8 {
+		mustMiss(t, d, key(i))
+	}
+	mustHave(t, d, key(9), []byte("old"))
+	d.Delete(key(9))
+	keys, all = d.Undeleted()
+	assert.Equal(t, []store.Key{key(9)}, keys)
+	assert.False(t, all)
+	d.scanned.Store(true)
+
+	f.set("", nil)
+	d.writes.passed()
+	require.Equal(t, store.Kept, d.Put(object(key(0), []byte("new"))))
+	require.Equal(t, store.Kept, d.Put(object(key(20), []byte("new"))))
+	require.Eventually(t, func() bool {
+		objects, _ := filesIn(t, d.files.dir)
+		return len(objects) == 5 && !d.undeleted.some.Load()
+	}, 10*time.Second, time.Millisecond)
+	mustHave(t, d, key(0), []byte("new"))
+	mustHave(t, d, key(20), []byte("new"))
+	mustHave(t, d, key(11), []byte("old"))
+	mustMiss(t, d, key(1))
+	assert.EqualValues(t, 5, d.Stats().Objects)
+}
+
+// What isn't there isn't deleted: no system call once the index is whole, and before no
+// fault of a disk that refuses whatever the name leads to.
+func TestWhatIsNotThereCannotFailToBeDeleted(t *testing.T) {
+	removes := 0
+	d := openWith(t, Options{}, func(op, _ string) error {
+		if op == "remove" {
+			removes++
+			return syscall.EROFS
+		}
+		return nil
+	})
+	scanned(t, d)
+	for i := range 20 {
+		assert.False(t, d.Delete(key(i)))
+	}
+	assert.Zero(t, removes)
+	d.listed.Store(false)
+	for i := range 20 {
+		assert.False(t, d.Delete(key(i)))
+	}
+	assert.Equal(t, 20, removes)
+	keys, all := d.Undeleted()
+	assert.Empty(t, keys)
+	assert.False(t, all)
+	assert.Zero(t, d.Stats().SwitchedOff)
+	require.Equal(t, store.Kept, d.Put(object(key(1), nil)))
+}
+
+// A file that the scan left out is deleted by its name: one of another version, which
+// would find it again, or one that couldn't be read just then.
+func TestWhatTheScanLeftOutIsDeleted(t *testing.T) {
+	for name, fault := range map[string]error{"version": nil, "unread": syscall.EMFILE} {
+		t.Run(name, func(t *testing.T) {
+			d := scanned(t, openTier(t, Options{}))
+			require.Equal(t, store.Kept, d.Put(object(key(1), []byte("old"))))
+			if fault == nil {
+				rewrite(t, d, key(1), 0, func(b []byte) {
+					b[8]++
+					b[12], b[13], b[14], b[15] = le32(checksum(b[:12]))
+				}, slotSize)
+			}
+			require.NoError(t, d.Close(t.Context()))
+			var f faults
+			if fault != nil {
+				f.set("open", fault)
+			}
+			d = scanned(t, openWith(t, Options{Dir: d.files.dir}, f.check))
+			f.set("", nil)
+			if fault != nil {
+				mustHave(t, d, key(1), []byte("old"))
+			}
+			assert.True(t, d.Delete(key(1)))
+			objects, _ := filesIn(t, d.files.dir)
+			assert.Empty(t, objects)
+		})
+	}
+}
+
+// Between the choice of a file to be evicted and its end the index doesn't know it any
+// more, and somebody deletes it.
+func TestDeletedWhileItIsEvicted(t *testing.T) {
+	d := scanned(t, openTier(t, Options{}))
+	require.Equal(t, store.Kept, d.Put(object(key(1), []byte("x"))))
+	k, _, ok := d.index.shed()
+	require.True(t, ok)
+	assert.True(t, d.Delete(key(1)))
+	objects, _ := filesIn(t, d.files.dir)
+	assert.Empty(t, objects)
+	d.evict(&k)
+	assert.Zero(t, d.index.leaving)
+}
+
+// What can't be looked at just now is deleted all the same: the disk is left in peace, or
+// the process has too many open files.
+func TestDeleteObjectWithoutALook(t *testing.T) {
+	for name, fault := range map[string]error{"gate": nil, "descriptors": syscall.EMFILE} {
+		for _, known := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, known), func(t *testing.T) {
+				var f faults
+				d := scanned(t, openWith(t, Options{}, f.check))
+				o := object(key(1), []byte("x"))
+				require.Equal(t, store.Kept, d.Put(o))
+				k := key(1)
+				if !known {
+					d.scanned.Store(false)
+					d.listed.Store(false)
+					d.index.remove(&k)
+				}
+				if fault == nil {
+					d.reads.shut(syscall.EIO)
+				} else {
+					f.set("open", fault)
+				}
+				assert.True(t, d.DeleteObject(o))
+				f.set("", nil)
+				d.reads.passed()
+				mustMiss(t, d, k)
+				objects, _ := filesIn(t, d.files.dir)
+				assert.Empty(t, objects)
+			})
+		}
+	}
 }

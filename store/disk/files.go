@@ -73,6 +73,19 @@ func (f *files) restore() error {
 	return old.unlock()
 }
 
+// ours returns nil if the directory's lock is this process's, or becomes it now because
+// there was none any more. If another process has it, nothing there is ours. It costs
+// two system calls.
+func (f *files) ours() error {
+	f.relock.Lock()
+	holds := f.lock.holds(filepath.Join(f.dir, lockName))
+	f.relock.Unlock()
+	if holds {
+		return nil
+	}
+	return f.restore()
+}
+
 func (f *files) close() error {
 	f.relock.Lock()
 	defer f.relock.Unlock()
@@ -146,6 +159,9 @@ func (f *files) name(temp string, k *store.Key, sync bool) (named bool, err erro
 	if err := f.check("rename", path); err != nil {
 		return false, err
 	}
+	if err := f.ours(); err != nil {
+		return false, err
+	}
 	err = os.Rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = f.restore(); err == nil {
@@ -201,14 +217,26 @@ func (f *files) discard(temp string) { _ = os.Remove(temp) }
 // lock is held.
 func (f *files) remove(k *store.Key) (was bool, err error) {
 	path := f.path(k)
-	if err := f.check("remove", path); err != nil {
-		return false, err
+	if err = f.check("remove", path); err == nil {
+		err = f.ours()
 	}
-	err = os.Remove(path)
-	if err != nil && absent(err) {
+	if locked := new(LockedError); errors.As(err, &locked) {
+		return false, nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	// A file system that is read-only says so of names that lead nowhere, too.
+	if err != nil && (absent(err) || f.lacks(path)) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// lacks reports whether the path certainly leads to nothing.
+func (f *files) lacks(path string) bool {
+	_, err := os.Lstat(path)
+	return err != nil && absent(err)
 }
 
 // absent reports whether err says that there's no such file.

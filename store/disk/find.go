@@ -10,7 +10,7 @@ import (
 
 // find returns the key's file for use, or nil. put gives it back.
 func (t *Tier) find(k *store.Key) *handle {
-	if !t.reads.open() || t.closed.Load() || t.undeleted.has(k) {
+	if !t.reads.open() || t.closed.Load() || t.hidden(k) {
 		return nil
 	}
 	if h := t.handles.get(k); h != nil {
@@ -20,8 +20,9 @@ func (t *Tier) find(k *store.Key) *handle {
 		t.handles.dropThis(h)
 		t.handles.put(h)
 	}
+	scanned := t.scanned.Load() // before the look: the scan may note the key, and end, in between
 	if _, known := t.index.look(k); !known {
-		if t.scanned.Load() {
+		if scanned {
 			return nil
 		}
 		return t.examine(k)
@@ -79,11 +80,20 @@ func (t *Tier) examine(k *store.Key) *handle {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
-	if t.undeleted.has(k) {
+	if t.hidden(k) {
+		return nil
+	}
+	// It's a surprise: somebody may have deleted the directory and made it anew.
+	if err := t.files.ours(); err != nil {
+		t.readFailed(err)
 		return nil
 	}
 	h, err := t.loadKey(k)
+	v, known := t.index.look(k)
 	switch {
+	case err == nil && known && h.nonce != v.nonce: // not what was stored by this process
+		_ = h.file.Close()
+		t.removeLocked(k)
 	case err == nil:
 		t.index.set(k, h.version(h.stamp.size), 0)
 		t.handles.add(h)
@@ -92,13 +102,13 @@ func (t *Tier) examine(k *store.Key) *handle {
 		t.corrupt.Add(1)
 		t.removeLocked(k)
 	case benign(err):
+		if errors.Is(err, errVersion) {
+			t.listed.Store(false)
+		}
 		t.index.remove(k)
 		t.handles.drop(k)
 	default:
-		t.readFailed(err)
-		if errors.Is(err, errIO) { // nobody shall wait for this one again
-			t.removeLocked(k)
-		}
+		t.fileFailed(k, err)
 	}
 	return nil
 }
@@ -121,11 +131,25 @@ func (t *Tier) condemn(h *handle) {
 	t.removeLocked(&h.key)
 }
 
-// remove deletes the key's file and reports whether there was one.
+// remove deletes the key's file and reports whether there was one. It leaves the disk
+// alone if there certainly is none. Whoever puts under the key at the same time, and
+// isn't kept off by the family's lock, comes afterwards.
 func (t *Tier) remove(k *store.Key) bool {
+	return t.removeUnless(k, func(version, bool) bool { return false })
+}
+
+// removeUnless is remove unless something is so of what the index has for the key.
+func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) bool {
+	listed := t.listed.Load() // before the look, see find
+	if listed && t.index.lacks(k) && !t.hidden(k) {
+		return false
+	}
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
+	if so(t.index.look(k)) {
+		return false
+	}
 	return t.removeLocked(k)
 }
 
@@ -135,14 +159,20 @@ func (t *Tier) removeAll(keys []store.Key) {
 	}
 }
 
-func (t *Tier) removeLocked(k *store.Key) bool {
-	t.index.remove(k)
+func (t *Tier) removeLocked(k *store.Key) bool { return t.unlink(k, t.index.remove(k)) }
+
+// unlink deletes the file of a key that the index has just forgotten, or didn't know.
+func (t *Tier) unlink(k *store.Key, known bool) bool {
 	t.handles.drop(k)
 	was, err := t.files.remove(k)
 	if err != nil {
-		was = t.undeleted.add(k, t.primaryOf(k))
-		t.writeFailed(err)
+		was = t.undeleted.add(k, t.primaryOf(k), known)
+		if !t.blamesFile(k, err) {
+			t.writeFailed(err)
+		}
+		return was
 	}
+	t.undeleted.clear(k)
 	return was
 }
 
@@ -162,29 +192,14 @@ func (t *Tier) evict(k *store.Key) {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
+	defer t.index.left()
 	if _, again := t.index.look(k); !again {
-		t.removeLocked(k)
-	}
-}
-
-// readFailed says that the disk couldn't read. Too many open files are the
-// process's own trouble, and only a miss.
-func (t *Tier) readFailed(err error) {
-	if !errors.Is(err, errHandles) && !errors.Is(err, errSystem) && !errors.Is(err, os.ErrClosed) {
-		t.reads.shut(err)
+		t.unlink(k, true)
 	}
 }
 
 // shedFiles is how many files are evicted at most when the disk is full.
 const shedFiles = 64
-
-// writeFailed says that the disk couldn't write.
-func (t *Tier) writeFailed(err error) store.Rejection {
-	if !absent(err) && !errors.Is(err, os.ErrClosed) {
-		t.writes.shut(err)
-	}
-	return store.SwitchedOff
-}
 
 // shed makes some room on a full disk, a sixteenth of what there is at most.
 // No lock is held.

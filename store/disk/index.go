@@ -48,6 +48,7 @@ type index struct {
 	used     uint32 // numbers given out so far; number 0 is never
 	lists    [3]segment
 	reserved int64 // bytes of files being written
+	leaving  int   // keys forgotten whose files are yet to be deleted
 	evicted  int64
 }
 
@@ -210,7 +211,23 @@ func (x *index) evict() (store.Key, bool) {
 	k := x.at(i).key
 	x.drop(i)
 	x.evicted++
+	x.leaving++
 	return k, true
+}
+
+// left says that the file of a key that was to be evicted has been dealt with.
+func (x *index) left() {
+	x.mu.Lock()
+	x.leaving--
+	x.mu.Unlock()
+}
+
+// lacks reports whether the key has no file, provided that the index has had them all.
+func (x *index) lacks(k *store.Key) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, known := x.byKey[*k]
+	return !known && x.leaving == 0
 }
 
 func (x *index) drop(i uint32) {

@@ -13,6 +13,8 @@ var (
 	errSystem  = errors.New("too many open files in the system")
 )
 
+var ofFile []error
+
 type dirLock struct{}
 
 func lockDir(string) (*dirLock, error) {

@@ -20,6 +20,13 @@ var (
 	errSystem  error = syscall.ENFILE
 )
 
+// ofFile are the errors that say something about one file. If they say it about all,
+// the disk is at fault.
+var ofFile = []error{
+	syscall.EISDIR, syscall.EACCES, syscall.EPERM, syscall.ELOOP, syscall.ENXIO, syscall.ENODEV,
+	syscall.EINVAL, syscall.EBADMSG, syscall.EBUSY, syscall.ETXTBSY, syscall.EEXIST, syscall.ENOTEMPTY,
+}
+
 // dirLock is the lock on a directory. The system gives it up when the process
 // ends, however it ends.
 type dirLock struct{ file *os.File }

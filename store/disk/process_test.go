@@ -119,7 +119,8 @@ func writeOnce(d *Tier, r *rand.Rand) {
 // kill -9 at any moment: what is visible afterwards is whole, temporary files
 // are gone, no file is damaged, and every variant found has its record.
 func TestKilledWhileWriting(t *testing.T) {
-	rounds, budget := 300, 25*time.Second
+	t.Parallel()
+	rounds, budget := 150, 10*time.Second
 	if testing.Short() {
 		rounds = 30
 	}

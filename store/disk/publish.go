@@ -41,12 +41,21 @@ func (t *Tier) publish(temp string, h *head, size, reserved int64) error {
 		return os.ErrClosed
 	}
 	named, err := t.files.name(temp, &h.key, t.o.Sync == SyncName)
+	if !named && t.blamesFile(&h.key, err) { // something that isn't ours is in its place
+		t.removeLocked(&h.key)
+		named, err = t.files.name(temp, &h.key, t.o.Sync == SyncName)
+		if !named && t.blamesFile(&h.key, err) {
+			err = &store.RejectedError{Reason: store.SwitchedOff, Err: err}
+		}
+	}
 	if named {
 		t.index.set(&h.key, h.version(size), reserved)
 		t.handles.drop(&h.key)
 		t.undeleted.clear(&h.key)
 		if err != nil { // it's there, but may not survive a power failure
 			t.writeFailed(err)
+		} else {
+			t.retryDeletions()
 		}
 		return nil
 	}
@@ -89,12 +98,16 @@ func (t *Tier) freshenLocked(o *store.Object, c *content, reserved int64) (store
 	}
 	defer func() { _ = h.file.Close() }()
 	switch {
-	case h.nonce != c.nonce || t.undeleted.has(&o.Key):
+	case h.nonce != c.nonce || t.hidden(&o.Key):
 		return store.Gone, nil
 	case h.primary != o.Primary || h.object == nil || !slices.Equal(h.object.VaryNames, o.VaryNames):
 		return store.BadKey, nil
 	}
 	f, err := t.files.openToChange(t.files.path(&o.Key))
+	if err != nil && t.blamesFile(&o.Key, err) { // it can be read, but never be kept up to date
+		t.removeLocked(&o.Key)
+		return store.Gone, nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -20,12 +20,13 @@ const scanBatch = 64
 func (t *Tier) scan(ctx context.Context) {
 	t.sweepTemp(ctx)
 	pace := pacer{rate: t.o.ScanRate, start: time.Now()}
-	whole := true
+	whole, listed := true, true
 	for i := range 256 {
 		folder := filepath.Join(t.files.dir, hex.EncodeToString([]byte{byte(i)}))
 		err := eachName(folder, func(names []string) error {
 			for _, name := range names {
-				t.scanFile(name, byte(i))
+				unread, left := t.scanFile(name, byte(i))
+				whole, listed = whole && !unread, listed && !left
 			}
 			t.trim()
 			return pace.wait(ctx, len(names))
@@ -38,8 +39,9 @@ func (t *Tier) scan(ctx context.Context) {
 			t.readFailed(err)
 		}
 	}
-	// With a folder missing, keys are looked up by name as before.
+	// With something missing, keys are looked up by name as before.
 	t.scanned.Store(whole)
+	t.listed.Store(whole && listed)
 }
 
 // eachName calls f with the names in a folder, some at a time.
@@ -82,17 +84,18 @@ func (t *Tier) sweepTemp(ctx context.Context) {
 }
 
 // scanFile notes one file. Its lock keeps it from being replaced or deleted
-// between the look and the note.
-func (t *Tier) scanFile(name string, folder byte) {
+// between the look and the note. It reports whether the file could not be read, and
+// whether it was left alone, being of another version.
+func (t *Tier) scanFile(name string, folder byte) (unread, left bool) {
 	k, ok := keyOf(name)
 	if !ok || k[0] != folder {
-		return // not ours
+		return false, false // not ours
 	}
 	mu := t.files.of(&k)
 	mu.Lock()
 	defer mu.Unlock()
-	if _, known := t.index.look(&k); known || t.undeleted.has(&k) {
-		return
+	if _, known := t.index.look(&k); known || t.hidden(&k) {
+		return false, false
 	}
 	hs, size, err := t.readHeads(t.files.path(&k))
 	switch {
@@ -103,9 +106,11 @@ func (t *Tier) scanFile(name string, folder byte) {
 		t.removeLocked(&k)
 	case errors.Is(err, errVersion):
 		t.unknown.Add(1)
+		return false, true
 	case !absent(err):
-		t.readFailed(err)
+		return !t.fileFailed(&k, err), false
 	}
+	return false, false
 }
 
 func (t *Tier) readHeads(path string) (hs heads, size int64, err error) {

@@ -25,12 +25,17 @@ type Tier struct {
 	// to. They come before the locks of files.
 	families [256]sync.Mutex
 
-	scanned  atomic.Bool // the index has every file
-	stopScan context.CancelFunc
+	scanned  atomic.Bool // the index has every file of this version
+	listed   atomic.Bool // and there are no others
 	scanDone chan struct{}
 	closed   atomic.Bool
+	claimed  atomic.Bool
 
 	undeleted undeleted
+	odd       odd
+
+	stop  context.CancelFunc // ends the scan, and what deletes later
+	ended chan struct{}      // closed when they have ended
 
 	hits, misses, puts, corrupt, unknown atomic.Int64
 	rejections                           [len(store.TierStats{}.Rejections)]atomic.Int64
@@ -63,13 +68,16 @@ func open(o Options, fault func(op, path string) error) (*Tier, error) {
 		reads:   gate{what: "read", dir: f.dir, log: o.Logger, start: now},
 		writes:  gate{what: "write", dir: f.dir, log: o.Logger, start: now},
 
-		scanDone: make(chan struct{}),
+		undeleted: undeleted{max: maxUndeleted, again: make(chan struct{}, 1)},
+		scanDone:  make(chan struct{}), ended: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t.stopScan = cancel
+	t.stop = cancel
 	go func() {
-		defer close(t.scanDone)
+		defer close(t.ended)
 		t.scan(ctx)
+		close(t.scanDone)
+		t.deleteLater(ctx)
 	}()
 	return t, nil
 }
@@ -152,11 +160,16 @@ func (t *Tier) Delete(k store.Key) bool {
 func (t *Tier) Undeleted() (primaries []store.Key, all bool) { return t.undeleted.take() }
 
 // DeleteObject implements [store.SpoolTier]. An object in memory counts as the
-// one kept if it was fetched and received at the same instants.
+// one kept if it was fetched and received at the same instants; so does whatever can't
+// be looked at just now, for it would be found again a moment later.
 func (t *Tier) DeleteObject(o *store.Object) bool {
+	before, known := t.index.look(&o.Key)
 	h := t.find(&o.Key)
 	if h == nil {
-		return false
+		if !known {
+			return t.removeUnless(&o.Key, func(_ version, now bool) bool { return now })
+		}
+		return t.removeUnless(&o.Key, func(v version, now bool) bool { return !now || v != before })
 	}
 	same := h.record == nil && h.object.RequestedAt.Equal(o.RequestedAt) &&
 		h.object.Life.ReceivedAt.Equal(o.Life.ReceivedAt)
@@ -168,14 +181,11 @@ func (t *Tier) DeleteObject(o *store.Object) bool {
 	if !same {
 		return false
 	}
-	mu := t.files.of(&o.Key)
-	mu.Lock()
-	defer mu.Unlock()
-	if v, ok := t.index.look(&o.Key); !ok || v.nonce != nonce || v.seq != seq {
-		return false
-	}
-	return t.removeLocked(&o.Key)
+	return t.removeUnless(&o.Key, func(v version, now bool) bool { return !now || v.nonce != nonce || v.seq != seq })
 }
+
+// Claim implements [store.SpoolTier].
+func (t *Tier) Claim() bool { return !t.closed.Load() && !t.claimed.Swap(true) }
 
 // MaxObject implements [store.SpoolTier].
 func (t *Tier) MaxObject() int64 { return t.o.MaxObjectBytes }
@@ -215,8 +225,13 @@ func (t *Tier) Close(ctx context.Context) error {
 	if t.closed.Swap(true) {
 		return nil
 	}
-	t.stopScan()
-	err := t.WaitScan(ctx)
+	t.stop()
+	var err error
+	select {
+	case <-t.ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	t.handles.close()
 	return errors.Join(err, t.files.close())
 }

@@ -3,11 +3,13 @@ package disk
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirhttp/weir/store"
 )
 
-// maxUndeleted bounds the keys remembered. Beyond it nothing is found any more.
+// maxUndeleted bounds the keys remembered. Beyond it no file is found any more by its
+// name alone, which the index doesn't have.
 const maxUndeleted = 64 << 10
 
 // undeleted are the keys whose files could not be deleted: they must not be
@@ -15,31 +17,52 @@ const maxUndeleted = 64 << 10
 // are there again. So the caller is told of them, who keeps what must outlive the
 // process.
 type undeleted struct {
+	max  int
 	some atomic.Bool
 	mu   sync.Mutex
 	keys map[store.Key]struct{}
+	over int // how often one found no room; 0 if they are all there
 
 	untold    atomic.Bool // there are some
 	primaries []store.Key // that the caller hasn't been told of
 	all       bool        // and more than are in the list
+
+	again chan struct{} // has room for one: try to delete them
+	after atomic.Int64  // not before then, since the tier was opened
 }
 
-// add reports whether the key wasn't there before.
-func (u *undeleted) add(k *store.Key, primary store.Key) bool {
+// hidden reports whether a file under the key's name must not be found.
+func (t *Tier) hidden(k *store.Key) bool {
+	if !t.undeleted.some.Load() {
+		return false
+	}
+	_, known := t.index.look(k)
+	return t.undeleted.has(k, known)
+}
+
+// add reports whether the key wasn't there before. known says that the index had it.
+func (u *undeleted) add(k *store.Key, primary store.Key, known bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.keys == nil {
 		u.keys = make(map[store.Key]struct{})
 	}
-	_, was := u.keys[*k]
-	if len(u.keys) <= maxUndeleted {
-		u.keys[*k] = struct{}{}
+	if _, was := u.keys[*k]; was {
+		return false
 	}
 	u.some.Store(true)
-	if !was {
-		u.tellLocked(primary)
+	if len(u.keys) < u.max {
+		u.keys[*k] = struct{}{}
+	} else {
+		if u.over == 0 { // from here on it can't be told which ones were told of
+			u.all = true
+		} else if !known {
+			return false // that was told of then
+		}
+		u.over++
 	}
-	return !was
+	u.tellLocked(primary)
+	return true
 }
 
 // tell makes the caller hear of a primary key of which something may come back.
@@ -71,25 +94,58 @@ func (u *undeleted) take() (primaries []store.Key, all bool) {
 	return primaries, all
 }
 
-func (u *undeleted) has(k *store.Key) bool {
-	if !u.some.Load() {
-		return false
-	}
+// has reports whether the key's file must not be found. What the index knows has been
+// stored since, unless the key itself is here.
+func (u *undeleted) has(k *store.Key, known bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_, ok := u.keys[*k]
-	return ok || len(u.keys) > maxUndeleted
+	return ok || u.over > 0 && !known
 }
 
-// clear forgets the key: its file has been replaced.
+// clear forgets the key: its file has been replaced, or deleted after all.
 func (u *undeleted) clear(k *store.Key) {
 	if !u.some.Load() {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.keys) <= maxUndeleted {
-		delete(u.keys, *k)
+	delete(u.keys, *k)
+	u.some.Store(len(u.keys) > 0 || u.over > 0)
+}
+
+// list returns the keys, and how often one found no room.
+func (u *undeleted) list() (keys []store.Key, over int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for k := range u.keys {
+		keys = append(keys, k)
+	}
+	return keys, u.over
+}
+
+// allThere says that none of those for which there was no room is left, unless there
+// have been more since.
+func (u *undeleted) allThere(over int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over == over {
+		u.over = 0
 		u.some.Store(len(u.keys) > 0)
+	}
+}
+
+// retryAfter is how long a file that can't be deleted is left alone.
+const retryAfter = time.Minute
+
+// retryDeletions is called when the disk could be written to.
+func (t *Tier) retryDeletions() {
+	u := &t.undeleted
+	if !u.some.Load() || int64(t.writes.now()) < u.after.Load() {
+		return
+	}
+	select {
+	case u.again <- struct{}{}:
+	default:
 	}
 }
