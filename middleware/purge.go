@@ -103,8 +103,12 @@ func (m *Middleware) PurgeAPI(authorise func(*http.Request) (who string, err err
 // before. It takes microseconds, however much is stored; see [purge.List.Add].
 // The zone of the first handler made by Wrap is "", of the n-th its number, and that
 // of one made by WrapZone is its name. Applied says that the purge is in effect, not
-// that anything was stored.
+// that anything was stored. If a zone is no handler's, the error has a
+// *[purge.SelectorError] for each such selector, and nothing was purged.
 func (m *Middleware) Purge(ctx context.Context, selectors ...purge.Selector) (purge.Result, error) {
+	if err := m.zones.unknown(selectors); err != nil {
+		return purge.Result{}, err
+	}
 	selectors = slices.Clone(selectors)
 	for i := range selectors {
 		m.keyed(&selectors[i])

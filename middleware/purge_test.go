@@ -353,6 +353,40 @@ func TestPurgeOfAZoneLeavesOthers(t *testing.T) {
 	})
 }
 
+// A purge of a zone that no handler has would purge nothing: it's an error, and nothing
+// of the call is purged. What is in all zones needs none.
+func TestPurgeOfAnUnknownZoneIsRefused(t *testing.T) {
+	mw, err := New(Options{Logger: quietLog()})
+	require.NoError(t, err)
+	defer mw.Close(context.Background())
+	_, err = mw.Purge(context.Background(), purge.Selector{Kind: purge.Zone})
+	require.EqualError(t, err, "purge: selector 0: zone: there is no such zone: no handler has been made yet")
+	h := mw.WrapZone("shop", testHandler("page"))
+	mw.WrapZone("blog", testHandler("page"))
+	get := func() string {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, request("GET", "/"))
+		return w.Header().Get("Weir-Cache-Status")
+	}
+	get()
+	res, err := mw.Purge(context.Background(), purge.Selector{Kind: purge.Zone, Zone: "shop"},
+		purge.Selector{Kind: purge.Tag, Tag: "news"}, purge.Selector{Kind: purge.Host, Host: "example.com", Zone: "Shop"})
+	require.Equal(t, purge.Result{}, res)
+	require.EqualError(t, err, `purge: selector 1: zone: there is no such zone: use one of "blog", "shop"`+"\n"+
+		`purge: selector 2: zone: there is no such zone: use one of "blog", "shop"`)
+	var wrong *purge.SelectorError
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, "HIT", get())
+	_, err = mw.Purge(context.Background(), purge.Selector{Kind: purge.Everything})
+	require.NoError(t, err)
+	require.Equal(t, "MISS", get())
+	for i := range 30 {
+		mw.WrapZone(fmt.Sprint("many", i), testHandler("page"))
+	}
+	_, err = mw.Purge(context.Background(), purge.Selector{Kind: purge.Zone})
+	require.ErrorContains(t, err, `"many25", ...`)
+}
+
 func testHandler(body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		goodFor60(w.Header())

@@ -35,7 +35,10 @@ func (p *purger) purgeIfRulesChanged(o *Options) error {
 		return fmt.Errorf("middleware: the fingerprint of the rules beside the purge journal: %w", err)
 	}
 	// The purge first: should the process end in between, the next one purges again.
-	if _, err := p.list.Add(context.Background(), purge.Selector{Kind: purge.Everything}); err != nil {
+	_, err = p.list.Add(context.Background(), purge.Selector{Kind: purge.Everything})
+	if errors.Is(err, purge.ErrNotDurable) {
+		return nil // it's in effect, and the next process purges again
+	} else if err != nil {
 		return err
 	}
 	if err := os.WriteFile(path+".new", []byte(now), 0o600); err != nil {

@@ -1,8 +1,12 @@
 package middleware
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/weirhttp/weir/purge"
@@ -65,4 +69,47 @@ func (z *zones) known(name string) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.names[name]
+}
+
+// maxZonesNamed is how many zones an error names.
+const maxZonesNamed = 20
+
+// unknown returns an error if a selector is about a zone that no handler has: it would
+// purge nothing.
+func (z *zones) unknown(selectors []purge.Selector) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	var bad []error
+	reason := ""
+	for i, s := range selectors {
+		if s.Kind == purge.Everything || z.names[s.Zone] || len(bad) == purge.MaxSelectors {
+			continue
+		}
+		if reason == "" {
+			reason = z.instead()
+		}
+		bad = append(bad, &purge.SelectorError{Index: i, Field: "zone", Reason: reason})
+	}
+	return errors.Join(bad...)
+}
+
+// instead tells what zones there are. The lock is held.
+func (z *zones) instead() string {
+	if len(z.names) == 0 {
+		return "there is no such zone: no handler has been made yet"
+	}
+	names := slices.Sorted(maps.Keys(z.names))
+	more := ""
+	if len(names) > maxZonesNamed {
+		names, more = names[:maxZonesNamed], ", ..."
+	}
+	return fmt.Sprintf("there is no such zone: use one of %s", strings.Join(quoted(names), ", ")) + more
+}
+
+func quoted(names []string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = strconv.QuoteToASCII(name)
+	}
+	return out
 }

@@ -115,9 +115,8 @@ func (l *List) openJournal(d disk) error {
 	}
 	// The generation before anything of it: should the journal be lost, it must not be
 	// used again. That the journal has come so far after it has.
-	err = held.keep(progress{generation, kept.reached}, true)
-	if err == nil {
-		err = j.rewrite(l.snapshot())
+	if err = held.keep(progress{generation, kept.reached}, true); err == nil {
+		err = l.start(j, was.reached)
 	}
 	if err != nil {
 		return errors.Join(err, held.close())
@@ -125,6 +124,27 @@ func (l *List) openJournal(d disk) error {
 	l.journal = j
 	l.written.Store(j.reached)
 	go l.writeJournal(j)
+	return nil
+}
+
+// start writes the journal anew. Where that fails, because the disk is full, say, the
+// list begins without it: it knows what the file says, but what it purges isn't in
+// there. So the lock file must say, which takes no more room than it has, that no
+// journal is to be trusted that hasn't come as far as this process.
+func (l *List) start(j *journal, reached uint64) error {
+	err := j.rewrite(l.snapshot())
+	if err == nil {
+		return nil
+	}
+	first := l.now.Load()
+	if noted := j.lock.keep(progress{first >> generationBits, first}, true); noted != nil {
+		return errors.Join(err, noted)
+	}
+	if j.file == nil {
+		j.reached = reached
+	}
+	l.fail(j, err)
+	j.stats.failing.Store(true)
 	return nil
 }
 
@@ -194,6 +214,9 @@ func (l *List) writeJournal(j *journal) {
 	retry := time.NewTimer(time.Hour)
 	retry.Stop()
 	defer retry.Stop()
+	if j.failed != nil {
+		retry.Reset(time.Until(j.retryAt))
+	}
 	for {
 		select {
 		case <-j.signal:
@@ -201,7 +224,10 @@ func (l *List) writeJournal(j *journal) {
 		case <-j.quit:
 			j.retryAt = time.Time{}
 			l.flush(j)
-			j.closeErr = errors.Join(j.failed, j.file.Close(), j.lock.close())
+			j.closeErr = errors.Join(j.failed, j.lock.close())
+			if j.file != nil {
+				j.closeErr = errors.Join(j.closeErr, j.file.Close())
+			}
 			return
 		}
 		l.flush(j)
@@ -285,6 +311,9 @@ func (l *List) fail(j *journal, err error) {
 // markDirty makes the next process distrust the file, without needing any room on
 // the disk, and reports whether that worked.
 func (j *journal) markDirty() bool {
+	if j.file == nil { // see start
+		return true
+	}
 	_, err := j.file.WriteAt([]byte{1}, dirtyAt)
 	if err == nil {
 		err = j.file.Sync()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -185,12 +187,53 @@ func TestJournalMissingOrUnreadable(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, l.Lost())
 	require.NoError(t, l.Close(background))
+}
 
-	d.set(syscall.ENOSPC)
-	_, err = open(o, d)
-	assert.ErrorIs(t, err, syscall.ENOSPC, "without a generation of its own a list must not begin")
-	l = mustNew(t, o)
-	assert.False(t, l.Lost(), "the file of before is still there")
+// A process that begins while the disk is full knows what was purged before it, and
+// writes its journal as soon as it can. If it ends before, nothing that it purged comes
+// back.
+func TestBeginsWhileTheDiskIsFull(t *testing.T) {
+	for _, recovers := range []bool{true, false} {
+		o := Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet()}
+		synctest.Test(t, func(t *testing.T) {
+			l, err := New(o)
+			require.NoError(t, err)
+			facts := func(l *List, tag string) Facts { return Facts{Seq: l.Now(), Zone: "z", Tags: []string{tag}} }
+			before, kept := facts(l, "before"), facts(l, "kept")
+			mustAdd(t, l, tagged("before"))
+			require.NoError(t, l.Close(background))
+
+			d := &faultyDisk{}
+			d.set(syscall.ENOSPC)
+			l, err = open(o, d)
+			require.NoError(t, err)
+			require.False(t, l.Lost())
+			require.True(t, l.Stats().JournalFailed)
+			require.Equal(t, Gone, l.Check(NewSubject(before)))
+			during := facts(l, "during")
+			_, err = l.Add(background, tagged("during"))
+			require.ErrorIs(t, err, ErrNotDurable)
+			require.Equal(t, Gone, l.Check(NewSubject(during)))
+			if recovers {
+				d.set(nil)
+				time.Sleep(retryMost + time.Second)
+				require.False(t, l.Stats().JournalFailed)
+				require.True(t, mustAdd(t, l, tagged("after")).Durable)
+				require.NoError(t, l.Close(background))
+			} else {
+				time.Sleep(10 * retryMost)
+				require.ErrorIs(t, l.Close(background), syscall.ENOSPC)
+			}
+
+			l, err = New(o)
+			require.NoError(t, err)
+			require.Equal(t, !recovers, l.Lost())
+			require.Equal(t, Gone, l.Check(NewSubject(before)))
+			require.Equal(t, Gone, l.Check(NewSubject(during)))
+			require.Equal(t, !recovers, l.Check(NewSubject(kept)) == Gone)
+			require.NoError(t, l.Close(background))
+		})
+	}
 }
 
 // Whatever a file holds, reading it doesn't panic, and what is read can be written.

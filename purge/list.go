@@ -46,9 +46,11 @@ const (
 
 // New makes a list, and reads its journal if it has one. A journal that is
 // missing, damaged or can't be read is no error: whatever was stored before counts
-// as purged then, one log line says so, and [List.Lost] is true. A journal that
-// can't be written is one, because the numbers of this process couldn't be told
-// from those of others. All problems with o are reported at once, each a
+// as purged then, one log line says so, and [List.Lost] is true. Nor is a journal that
+// can't be written just now, because the disk is full, say: one log line says so, it's
+// tried again and again, and should the process end before it works, the next one
+// takes all for purged. The small file beside it is needed, without which the numbers
+// of this process couldn't be told from those of others. All problems with o are reported at once, each a
 // *[ConfigError]. A list with a journal has a goroutine until [List.Close].
 func New(o Options) (*List, error) { return open(o, osDisk{}) }
 
