@@ -76,6 +76,10 @@ func (p *passWriter) WriteHeader(status int) {
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 		p.body.hurry()
 	}
+	// An interim response is sent at once, and the final one waits for a 100 (Continue)
+	// that a read of the body is sending.
+	p.watch.begin(0)
+	defer p.watch.end(0)
 	if status >= 100 && status < 200 {
 		informational.Write(p.w, status)
 	} else {
