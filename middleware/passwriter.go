@@ -152,6 +152,15 @@ func (p *passWriter) FlushError() error {
 	return http.NewResponseController(p.w).Flush()
 }
 
+// SetReadDeadline is for http.ResponseController.
+func (p *passWriter) SetReadDeadline(t time.Time) error {
+	err := http.NewResponseController(p.w).SetReadDeadline(t)
+	if err == nil {
+		p.body.setOwn(t)
+	}
+	return err
+}
+
 // Hijack takes over the connection.
 func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(p.w).Hijack()

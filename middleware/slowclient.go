@@ -29,6 +29,7 @@ type slowBody struct {
 	watch   slowWatch
 
 	mu       sync.Mutex
+	own      time.Time     // the handler's own deadline; zero if it has none
 	expected time.Duration // in which the client has to take the 100 (Continue) that the first read sends; 0: none, or no limit
 	sending  bool          // a deadline is set for that
 	over     bool          // a read has failed or come to the end
@@ -70,7 +71,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	if b.hurried && !b.released {
 		b.hurried = false
-		b.deadline(time.Time{})
+		b.deadline(b.own)
 	}
 	first := b.expected > 0
 	if first {
@@ -156,8 +157,22 @@ func (b *slowBody) hurry() {
 func (b *slowBody) limitRest() {
 	if !b.over {
 		b.hurried = true
-		b.deadline(time.Now().Add(unreadPatience))
+		t := time.Now().Add(unreadPatience)
+		if !b.own.IsZero() && b.own.Before(t) {
+			t = b.own
+		}
+		b.deadline(t)
 	}
+}
+
+// setOwn notes a deadline that the handler has set itself: no later one takes its place.
+func (b *slowBody) setOwn(t time.Time) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.own = t
 }
 
 // release ends the watch. A read that still waits then, a transport's that has had an
