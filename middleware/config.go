@@ -50,6 +50,9 @@ type route struct {
 	search      bool // obey No-Vary-Search
 }
 
+// maxTimeout bounds timeouts: what is reckoned with them must not overflow.
+const maxTimeout = 24 * time.Hour
+
 // problems gathers everything wrong with the options.
 type problems []error
 
@@ -93,6 +96,8 @@ func resolve(o Options) (*config, error) {
 			*v = def
 		} else if *v < 0 && !negative {
 			bad.add(name, *v, "must not be negative; leave it 0 for "+def.String())
+		} else if *v > maxTimeout {
+			bad.add(name, *v, fmt.Sprintf("must not be above %v; use that, or less", maxTimeout))
 		}
 	}
 	duration("FetchTimeout", &c.FetchTimeout, DefaultFetchTimeout, true)

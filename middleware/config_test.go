@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func TestWrongOptionsOfOtherPackages(t *testing.T) {
 // All that is wrong is reported at once.
 func TestAllWrongOptionsAtOnce(t *testing.T) {
 	_, err := New(Options{
-		Name: "\n", WaitTimeout: -1, Store: store.Options{MemoryBytes: 1, FillBytes: 1},
+		Name: "\n", WaitTimeout: -1, StallTimeout: math.MaxInt64, BodyTimeout: 25 * time.Hour, Store: store.Options{MemoryBytes: 1, FillBytes: 1},
 		Default: Route{Methods: []string{"PUT"}, BypassCookies: []string{"**"}, StaleIfError: -1, Key: cachekey.Options{Headers: []string{"a b"}}},
 	})
 	var all []string
@@ -93,7 +94,7 @@ func TestAllWrongOptionsAtOnce(t *testing.T) {
 		}
 	}
 	walk(err)
-	require.ElementsMatch(t, []string{"Name", "WaitTimeout", "MemoryBytes", "FillBytes", "Default.Methods[0]", "Default.Methods",
+	require.ElementsMatch(t, []string{"Name", "WaitTimeout", "StallTimeout", "BodyTimeout", "MemoryBytes", "FillBytes", "Default.Methods[0]", "Default.Methods",
 		"Default.BypassCookies[0]", "Default.StaleIfError", "Headers[0]"}, all)
 }
 

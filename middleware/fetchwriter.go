@@ -11,6 +11,7 @@ import (
 	"github.com/weirhttp/weir/internal/informational"
 	"github.com/weirhttp/weir/internal/rfc9110"
 	"github.com/weirhttp/weir/store"
+	"github.com/weirhttp/weir/trace"
 )
 
 var _ interface {
@@ -206,7 +207,8 @@ func (f *fetch) interim(status int) {
 	}
 }
 
-// send writes an interim response. Its fields aren't the final response's.
+// send writes an interim response, which the client has to take within a stall timeout.
+// Its fields aren't the final response's.
 func (in interim) send(x *exchange) {
 	if !x.r.ProtoAtLeast(1, 1) {
 		return // it knows no interim responses (RFC 9110 §15.2)
@@ -217,9 +219,14 @@ func (in interim) send(x *exchange) {
 	for name, values := range in.header {
 		h[name] = values
 	}
+	x.writing.begin(x.h.cfg.StallTimeout)
 	informational.Write(w, in.status)
+	late := x.writing.end()
 	clear(h)
 	for name, values := range before {
 		h[name] = values
+	}
+	if late {
+		x.abort(trace.ClientGone)
 	}
 }

@@ -84,7 +84,11 @@ type Options struct {
 	// a refusal, or 256 KiB on average of a file or a larger stored body (it's cut off).
 	// Only the time counts in which
 	// the client is waited for. 0 means DefaultStallTimeout (60 s); negative means no
-	// limit.
+	// limit; 24 h is the most.
+	// The kernel tells that a client has taken something only after a while: when 64
+	// KiB have gone out on a server made by [NewServer] on Linux, elsewhere when a third
+	// of the send buffer has, which may be more than 1 MiB. A client that takes less
+	// than that in StallTimeout may be cut off though it takes what is said above.
 	// Clients aren't watched where http.Server.WriteTimeout is set, which bounds
 	// the whole response. An outer handler's own SetWriteDeadline is overridden
 	// unless this is negative.

@@ -76,6 +76,10 @@ func (p *passWriter) WriteHeader(status int) {
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 		p.body.hurry()
 	}
+	// An interim response is sent at once, and the final one waits for a 100 (Continue)
+	// that a read of the body is sending.
+	p.watch.begin(0)
+	defer p.watch.end(0)
 	if status >= 100 && status < 200 {
 		informational.Write(p.w, status)
 	} else {
@@ -146,6 +150,15 @@ func (p *passWriter) FlushError() error {
 	p.watch.begin(0)
 	defer p.watch.end(0)
 	return http.NewResponseController(p.w).Flush()
+}
+
+// SetReadDeadline is for http.ResponseController.
+func (p *passWriter) SetReadDeadline(t time.Time) error {
+	err := http.NewResponseController(p.w).SetReadDeadline(t)
+	if err == nil {
+		p.body.setOwn(t)
+	}
+	return err
 }
 
 // Hijack takes over the connection.

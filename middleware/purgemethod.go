@@ -61,6 +61,7 @@ func (x *exchange) servePurge() {
 	if x.mayPurge != nil {
 		r = r.WithContext(context.WithValue(r.Context(), purgeVerdictKey{}, x.mayPurge))
 	}
+	giveUpBody(x.w, x.r) // it means nothing here
 	w := &statusWriter{ResponseWriter: x.w}
 	x.h.purgeMethod.ServePurge(w, r)
 	x.rec.StatusCode, x.rec.BytesSent = w.status, w.sent

@@ -15,7 +15,7 @@ const refusalGrace = 500 * time.Millisecond
 // waits for a body that the client has announced and not sent, nor keeps a goroutine
 // and a connection for it. A retryAfter above 0 is sent as Retry-After, in whole
 // seconds and spread by up to a quarter and a second, or all who were refused at one
-// moment would come back at one moment. It is for handlers of the application too
+// moment would come back at one moment; it's a year at most. It is for handlers of the application too
 // that refuse a request before they have read its body. Nothing may have been
 // written to w before.
 //
@@ -63,8 +63,11 @@ func giveUpBody(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalGrace)) // or it's no net/http
 }
 
+// maxRetryAfter bounds what is sent as Retry-After, before it's spread.
+const maxRetryAfter = 365 * 24 * time.Hour
+
 // spread returns d in whole seconds, or a little more.
 func spread(d time.Duration) int64 {
-	s := int64((d + time.Second - 1) / time.Second)
+	s := int64((min(d, maxRetryAfter) + time.Second - 1) / time.Second)
 	return s + rand.Int64N(s/4+2)
 }

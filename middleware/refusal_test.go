@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,6 +34,7 @@ func TestRefusalSaysWhatItIs(t *testing.T) {
 		{"GET", 1500 * time.Millisecond, 2, 3, "Service Unavailable\n"},
 		{"HEAD", 8 * time.Second, 8, 11, ""},
 		{"POST", 32 * time.Second, 32, 41, "Service Unavailable\n"},
+		{"GET", math.MaxInt64, 365 * 86400, 365*86400*5/4 + 1, "Service Unavailable\n"},
 	} {
 		seen := map[int]bool{}
 		for range 200 {
@@ -54,7 +56,8 @@ func TestRefusalSaysWhatItIs(t *testing.T) {
 			require.Equal(t, c.body, w.Body.String())
 		}
 		if c.to > 0 {
-			require.Len(t, seen, c.to-c.from+1, "not spread")
+			require.Len(t, seen, min(c.to-c.from+1, len(seen)), "not spread")
+			require.GreaterOrEqual(t, len(seen), min(c.to-c.from+1, 100), "not spread")
 		}
 	}
 }
@@ -199,5 +202,40 @@ func TestOriginErrorWaitsForNoBody(t *testing.T) {
 		require.Equal(t, 502, res.StatusCode)
 		require.True(t, res.Close)
 		require.Zero(t, time.Since(began))
+	})
+}
+
+// So does the answer to a PURGE, of those who may and of those who may not.
+func TestPurgeWaitsForNoBody(t *testing.T) {
+	for _, err := range []error{nil, io.EOF} {
+		bubble(t, func(t *testing.T) {
+			defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
+			r := newRig(t, Options{Purge: PurgeOptions{Authorise: func(*http.Request) (string, error) { return "me", err }}}, http.NotFoundHandler())
+			conn, dialErr := dialRig(r)
+			require.NoError(t, dialErr)
+			defer conn.Close()
+			go func() { _, _ = io.WriteString(conn, "PURGE / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n") }()
+			began := time.Now()
+			answer := readAll(conn)
+			require.LessOrEqual(t, time.Since(began), 2*time.Second)
+			require.Contains(t, answer, map[bool]string{true: "HTTP/1.1 200 ", false: "HTTP/1.1 403 "}[err == nil])
+		})
+	}
+}
+
+// The same holds for a refusal by a handler behind the middleware.
+func TestHandlersRefusalWaitsForNoBody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		defer time.Sleep(10 * time.Second) // net/http's patience with a connection that it closes
+		r := newRig(t, Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			WriteRefusal(w, r, 503, time.Second)
+		}))
+		conn, err := dialRig(r)
+		require.NoError(t, err)
+		defer conn.Close()
+		go func() { _, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n") }()
+		began := time.Now()
+		require.Contains(t, readAll(conn), "HTTP/1.1 503 ")
+		require.LessOrEqual(t, time.Since(began), 1100*time.Millisecond)
 	})
 }

@@ -1,6 +1,8 @@
 package middleware
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"time"
 )
@@ -32,13 +34,17 @@ const (
 	pingTimeout = 15 * time.Second
 	// writeByteTimeout is how long an HTTP/2 connection may take nothing.
 	writeByteTimeout = 60 * time.Second
+	// unsentLimit is how much of an answer the kernel may hold that it can't send yet.
+	unsentLimit = 128 << 10
 )
 
 // NewServer returns a server that bounds how long a client may make no progress, and
 // lets it take as long as it makes some: it has limits for the head of a request and
 // for idle connections, and none in total (ReadTimeout, WriteTimeout). The bodies are
 // watched by the [Middleware] in front of the handler: see Options.BodyTimeout and
-// Options.StallTimeout. Everything else of the server is the caller's to set.
+// Options.StallTimeout. On Linux its ConnContext has the kernel keep no more than 128
+// KiB of an answer unsent, so that a slow client's progress is seen; one that replaces it
+// may call it. Everything else of the server is the caller's to set.
 //
 // One wait has no limit. The last bytes of an answer, up to 4 KiB, are in net/http's
 // buffers when the handler returns, and are sent after it. A client that doesn't take
@@ -57,6 +63,10 @@ func NewServer(h http.Handler, o ServerOptions) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: limit(o.HeadTimeout, DefaultHeadTimeout),
 		IdleTimeout:       limit(o.IdleTimeout, DefaultIdleTimeout),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			limitUnsent(conn)
+			return ctx
+		},
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout:  pingAfter,
 			PingTimeout:      pingTimeout,

@@ -29,10 +29,13 @@ type slowBody struct {
 	watch   slowWatch
 
 	mu       sync.Mutex
-	over     bool  // a read has failed or come to the end
-	fault    error // that a read has failed with
-	hurried  bool  // a deadline is set for what is left
-	released bool  // the handler has returned
+	own      time.Time     // the handler's own deadline; zero if it has none
+	expected time.Duration // in which the client has to take the 100 (Continue) that the first read sends; 0: none, or no limit
+	sending  bool          // a deadline is set for that
+	over     bool          // a read has failed or come to the end
+	fault    error         // that a read has failed with
+	hurried  bool          // a deadline is set for what is left
+	released bool          // the handler has returned
 }
 
 // watchBody makes the client of a request that is passed on send its body, unless the
@@ -48,7 +51,11 @@ func (x *exchange) watchBody(r *http.Request) *slowBody {
 		b.over = true
 		return b
 	}
-	if srv := serverOf(r); cfg.BodyTimeout <= 0 || srv == nil || srv.ReadTimeout > 0 {
+	srv := serverOf(r)
+	if srv != nil && srv.WriteTimeout <= 0 && r.ProtoMajor == 1 && len(r.Header["Expect"]) > 0 {
+		b.expected = max(0, cfg.StallTimeout)
+	}
+	if cfg.BodyTimeout <= 0 || srv == nil || srv.ReadTimeout > 0 {
 		return b
 	}
 	b.drained = r.ProtoMajor == 1
@@ -68,20 +75,42 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	if b.hurried && !b.released {
 		b.hurried = false
-		b.deadline(time.Time{})
+		b.deadline(b.own)
+	}
+	first := b.expected > 0
+	if first {
+		b.sending = true
+		b.writeDeadline(time.Now().Add(b.expected))
+		b.expected = 0
 	}
 	b.mu.Unlock()
 	b.watch.begin(0)
 	n, err := b.ReadCloser.Read(p)
 	b.watch.end(n)
-	if err != nil {
+	if first || err != nil {
 		b.mu.Lock()
-		if b.over = true; err != io.EOF && b.fault == nil {
+		b.sent()
+		if err != nil {
+			b.over = true
+		}
+		if err != nil && err != io.EOF && b.fault == nil {
 			b.fault = err
 		}
 		b.mu.Unlock()
 	}
 	return n, err
+}
+
+func (b *slowBody) writeDeadline(t time.Time) {
+	_ = http.NewResponseController(b.w).SetWriteDeadline(t)
+}
+
+// sent takes the deadline of the 100 (Continue) back. The caller holds b.mu.
+func (b *slowBody) sent() {
+	if b.sending {
+		b.sending = false
+		b.writeDeadline(time.Time{})
+	}
 }
 
 // readFault is what reading from the client failed with, nil if it didn't.
@@ -109,18 +138,20 @@ func (b *slowBody) done() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.over = true
+	b.over, b.sending = true, false
 }
 
 // hurry is called before net/http reads what is left of a body, as it does over HTTP/1
 // when the head of the answer is sent. A read that waits already is watched anyway.
 func (b *slowBody) hurry() {
-	if b == nil || !b.drained {
+	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.watch.waits() {
+	b.expected = 0
+	b.sent() // what is written from now on is the answer, which has a watch of its own
+	if b.drained && !b.watch.waits() {
 		b.limitRest()
 	}
 }
@@ -130,8 +161,22 @@ func (b *slowBody) hurry() {
 func (b *slowBody) limitRest() {
 	if !b.over {
 		b.hurried = true
-		b.deadline(time.Now().Add(unreadPatience))
+		t := time.Now().Add(unreadPatience)
+		if !b.own.IsZero() && b.own.Before(t) {
+			t = b.own
+		}
+		b.deadline(t)
 	}
+}
+
+// setOwn notes a deadline that the handler has set itself: no later one takes its place.
+func (b *slowBody) setOwn(t time.Time) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.own = t
 }
 
 // release ends the watch. A read that still waits then, a transport's that has had an
