@@ -13,7 +13,7 @@ type Rate struct {
 	// second is a fraction.
 	PerSecond float64 `json:"per_second"`
 	// Burst is how much may happen at once after a pause, up to a million. 0
-	// means two seconds of the rate, at least 1.
+	// means two seconds of the rate, at least 1 and at most a million.
 	Burst float64 `json:"burst,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (r Rate) resolve() (interval, full int64, err error) {
 		return 0, 0, &ConfigError{"PerSecond", r.PerSecond, "must be between 0.000001 and 1000000; to have no limit, use no bucket"}
 	}
 	if r.Burst == 0 {
-		r.Burst = max(2*r.PerSecond, 1)
+		r.Burst = min(max(2*r.PerSecond, 1), million)
 	}
 	if !(r.Burst >= 1 && r.Burst <= million) {
 		return 0, 0, &ConfigError{"Burst", r.Burst, "must be between 1 and 1000000; leave it 0 for two seconds of the rate"}

@@ -187,3 +187,14 @@ func BenchmarkCompound(b *testing.B) {
 		}
 	}
 }
+
+// Without a burst each rate that may be is a rate: two seconds of it, or as much as a
+// burst may have.
+func TestDefaultBurst(t *testing.T) {
+	for perSecond, burst := range map[float64]int{0.1: 1, 10: 20, 500_000: 1_000_000, 500_001: 1_000_000, 1e6: 1_000_000} {
+		r := Rate{PerSecond: perSecond}
+		require.NoError(t, r.Check(), "%g", perSecond)
+		require.True(t, r.Fits(burst), "%g", perSecond)
+		require.False(t, r.Fits(burst+1), "%g", perSecond)
+	}
+}

@@ -20,9 +20,15 @@ func TestCeilingFollowsTheOrigin(t *testing.T) {
 		f    http.HandlerFunc
 		down bool
 	}{
-		"good":        {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(200) }, false},
-		"not found":   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, false},
-		"overloaded":  {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, true},
+		"good":       {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(200) }, false},
+		"not found":  {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, false},
+		"overloaded": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, true},
+		"refused inside": {func(w http.ResponseWriter, r *http.Request) {
+			WriteRefusal(w, r, 503, time.Second)
+		}, false},
+		"refused inside, wrapped": {func(w http.ResponseWriter, r *http.Request) {
+			WriteRefusal(&wrapping{w}, r, 503, time.Second)
+		}, false},
 		"unreachable": {func(w http.ResponseWriter, r *http.Request) { ProxyErrorHandler(w, r, io.ErrUnexpectedEOF) }, true},
 		"left": {func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
@@ -115,3 +121,8 @@ func TestZonesHaveTheirOwnLimits(t *testing.T) {
 		}
 	})
 }
+
+// wrapping is what many middlewares have.
+type wrapping struct{ http.ResponseWriter }
+
+func (w *wrapping) Unwrap() http.ResponseWriter { return w.ResponseWriter }

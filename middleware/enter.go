@@ -39,12 +39,17 @@ func (x *exchange) enter() bool {
 		return true
 	}
 	x.asker = guard.Request{Addr: client, Began: x.now}
+	var proof guard.Proof
 	if g.Verifier != nil {
-		x.asker.Identity, _ = g.Verifier.Identify(client, x.r.UserAgent())
+		x.asker.Identity, proof = g.Verifier.Recall(client, x.r.UserAgent())
 	}
 	if d := g.Guard.Admit(x.asker, x.h.place.rate); !d.OK() {
 		x.shed(refusalByRate(d))
 		return false
+	}
+	if proof == guard.Pending || proof == guard.ByName {
+		// Lookups are few: those that are refused get none.
+		g.Verifier.Identify(client, x.r.UserAgent())
 	}
 	return true
 }

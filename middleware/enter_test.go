@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -410,4 +412,46 @@ func TestFilesOfAFormAreRemoved(t *testing.T) {
 		_, err := os.Stat(name)
 		return errors.Is(err, os.ErrNotExist)
 	}, 30*time.Second, time.Millisecond)
+}
+
+// nobodysNames is a resolver that counts.
+type nobodysNames struct{ asked atomic.Int64 }
+
+func (n *nobodysNames) LookupAddr(context.Context, string) ([]string, error) {
+	n.asked.Add(1)
+	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+}
+
+func (n *nobodysNames) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+}
+
+// Requests that are refused don't use up the lookups of those that are admitted.
+func TestRefusedRequestsLookNobodyUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		names := &nobodysNames{}
+		v, err := guard.NewVerifier(guard.VerifierOptions{
+			Resolver: names,
+			Sources: []guard.Source{{
+				Identity: guard.Identity{Provider: "big", Class: "search"}, Agents: []string{"bigbot"}, Domains: []string{"big.example"},
+			}},
+		})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, v.Close(context.Background())) }()
+		s := newSite(t, Options{Admission: AdmissionOptions{Verifier: v, Guard: newGuard(t, func(p *guard.Policy) {
+			p.Unknown = admission.Rate{PerSecond: 0.1, Burst: 2}
+			p.Address = p.Unknown
+			p.Providers = []guard.Provider{{Name: "big", Rate: p.Global, Classes: []guard.Class{{Name: "search"}}}}
+		})}}, public("abc"))
+		for i := range 10 {
+			want := 429
+			if i < 2 {
+				want = 200
+			}
+			require.Equal(t, want, s.get("/", "Peer", fmt.Sprint("20.0.", i, ".1"), "User-Agent", "bigbot").status)
+			settle()
+			require.Equal(t, int64(min(i+1, 2)), names.asked.Load())
+		}
+		require.Zero(t, v.Stats().Dropped)
+	})
 }

@@ -59,6 +59,7 @@ type fetch struct {
 	// The handler's side, on the fetch's goroutine.
 	header   http.Header
 	wrote    bool // WriteHeader was called
+	told     bool // what became of the permit has been told
 	status   int
 	typed    bool        // an outer handler says the Content-Type where the wrapped one doesn't
 	sniff    bool        // the Content-Type is to be found out from the body

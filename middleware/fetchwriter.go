@@ -38,7 +38,9 @@ func (f *fetch) WriteHeader(status int) {
 		return
 	}
 	f.wrote, f.status = true, status
-	tellStatus(f.ctx, f.permit, status, true)
+	if !f.told {
+		tellStatus(f.ctx, f.permit, status, true)
+	}
 	switch _, has := f.header["Content-Type"]; {
 	case has || f.typed:
 		f.head = f.makeHead(f.header)

@@ -42,10 +42,13 @@ type AdmissionOptions struct {
 	// Weights are the zones' weights, from 1 to [admission.MaxWeight]. A zone that
 	// isn't here has 1.
 	Weights map[string]int
-	// Priority says how important a request is, for Limiter. It must go by what the
-	// operator knows, such as the path or a verified session: a client that can
-	// choose its own class takes what is reserved for others. A refresh in the
-	// background is always [admission.Background]. nil means Route.Admission.Class.
+	// Priority says how important a request is, for Limiter. It must go by what a client
+	// can't choose, such as a verified session or a trusted proxy's field. A class by the
+	// path is a class for everybody who asks for that path: ReserveNormal doesn't hold
+	// against critical requests, so a flood of these keeps all others out. Give such a
+	// path's route a ceiling of its own (Limiter.Routes) and its clients a bound
+	// (ClientLimit, Guard). A refresh in the background is always
+	// [admission.Background]. nil means Route.Admission.Class.
 	Priority func(*http.Request) admission.Class
 
 	// ClientLimit is how many requests of one client may be in flight in this process,

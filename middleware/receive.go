@@ -126,14 +126,14 @@ func (b *receivedBody) release(r *http.Request) {
 // receiveBody reads the request's body, if it's declared to be small and there's room
 // for it: a client that sends slowly holds no permit meanwhile, and one that goes away
 // while it's queued is noticed, as net/http notices after a body's end only. It returns
-// nil if the wrapped handler is to read it from the client. If ok is false the request
+// nil and true if the wrapped handler is to read it from the client. If ok is false the request
 // has been answered, since its body didn't come.
-func (x *exchange) receiveBody(status trace.Status) (b *receivedBody, ok bool) {
+func (x *exchange) receiveBody(status trace.Status) (_ *receivedBody, ok bool) {
 	r, g := x.r, x.h.governor
 	if g == nil || r.Body == nil || r.Body == http.NoBody || x.facts&(hasUpgrade|hasEventStream) != 0 || !g.bodies.take(r.ContentLength) {
 		return nil, true
 	}
-	b = &receivedBody{body: r.Body, room: g.bodies, size: r.ContentLength}
+	b := &receivedBody{body: r.Body, room: g.bodies, size: r.ContentLength}
 	defer func() {
 		if !ok {
 			b.release(r) // also if an outer handler's body panics

@@ -15,8 +15,9 @@ const refusalGrace = 500 * time.Millisecond
 // waits for a body that the client has announced and not sent, nor keeps a goroutine
 // and a connection for it. A retryAfter above 0 is sent as Retry-After, in whole
 // seconds and spread by up to a quarter and a second, or all who were refused at one
-// moment would come back at one moment; it's a year at most. It is for handlers of the application too
-// that refuse a request before they have read its body. Nothing may have been
+// moment would come back at one moment; it's a year at most. It is for handlers of the
+// application too that refuse a request before they have read its body: as an answer
+// of the wrapped handler, it doesn't lower an adaptive ceiling. Nothing may have been
 // written to w before.
 //
 // net/http holds an answer back until up to 256 KiB of an announced body have come
@@ -25,9 +26,28 @@ const refusalGrace = 500 * time.Millisecond
 // new ones would cost an overloaded server more.
 func WriteRefusal(w http.ResponseWriter, r *http.Request, status int, retryAfter time.Duration) {
 	setRefusal(w, r, retryAfter)
+	refusedInside(w)
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(refusalBody(status))
+	}
+}
+
+// refusedInside notes that a wrapped handler refuses a request by itself: that says
+// nothing about what its origin can take.
+func refusedInside(w http.ResponseWriter) {
+	for w != nil {
+		switch own := w.(type) {
+		case *passWriter:
+			own.told = true
+		case *fetch:
+			own.told = true
+		}
+		wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return
+		}
+		w = wrapped.Unwrap()
 	}
 }
 

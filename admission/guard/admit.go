@@ -5,7 +5,7 @@ import "time"
 // Admit says whether a request may go on. It debits the cost of the route from all
 // budgets that concern the request, or from none: the global one; for a known client
 // its provider's and its class's, else that of all unknown clients and that of its
-// address; and the route's. An empty route stands for none: cost 1. It never blocks
+// address; and the route's, of unknown clients also that of the route for them. An empty route stands for none: cost 1. It never blocks
 // and doesn't allocate.
 func (g *Guard) Admit(r Request, name string) Decision {
 	st, now := g.state.Load(), g.now()
@@ -48,7 +48,7 @@ func (g *Guard) debit(r Request, c *class, to *route) (Reason, time.Duration) {
 		}
 		return RateClass, wait
 	}
-	ok, refused, wait := g.addresses.Debit(g.client(r.Addr), to.cost, g.unknown, g.global, to.bucket)
+	ok, refused, wait := g.addresses.Debit(g.client(r.Addr), to.cost, g.unknown, g.global, to.bucket, to.unknown)
 	switch {
 	case ok:
 		return Admitted, 0
@@ -58,6 +58,8 @@ func (g *Guard) debit(r Request, c *class, to *route) (Reason, time.Duration) {
 		return RateUnknown, wait
 	case refused == g.global:
 		return RateGlobal, wait
+	case refused == to.unknown:
+		return RateRouteUnknown, wait
 	}
 	return RateRoute, wait
 }

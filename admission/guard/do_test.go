@@ -21,7 +21,7 @@ func roomy() Policy {
 	p.Global, p.Unknown, p.Address = most, most, most
 	p.Providers[0].Rate, p.Providers[1].Rate = most, most
 	p.Providers[0].Classes[0].Rate, p.Providers[1].Classes[0].Rate = most, most
-	p.Routes[0].Rate = most
+	p.Routes[0].Rate, p.Routes[0].Unknown = most, rate(9e5, 1e6)
 	return p
 }
 

@@ -75,8 +75,9 @@ type class struct {
 }
 
 type route struct {
-	cost   int
-	bucket *admission.Bucket // nil: none
+	cost    int
+	bucket  *admission.Bucket // nil: none
+	unknown *admission.Bucket // of all unknown clients; nil: none
 }
 
 // New returns a guard, or all that is wrong with its options and policy, as

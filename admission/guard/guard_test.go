@@ -243,12 +243,13 @@ func TestReplaceKeepsWhatWasUsed(t *testing.T) {
 		p.Global, p.Providers[0].Rate = rate(200, 200), rate(60, 70)
 		p.Providers[0].Classes[0].Rate = rate(20, 20)
 		p.Providers = append(p.Providers, Provider{Name: "new", Rate: rate(70, 70), Classes: []Class{{Name: "a"}}})
-		p.Routes = append(p.Routes[:1], Route{Name: "more", Rate: rate(3, 3)})
+		p.Routes = append(p.Routes[:1], Route{Name: "more", Rate: rate(3, 3), Unknown: rate(2, 3)})
 		p.Address = rate(1, 6)
 		require.NoError(t, g.Replace(p))
 		assert.Equal(t, map[string]float64{
 			"global": 60, "unknown": 15, "provider/big": 25, "provider/small": 20, "provider/new": 70,
 			"class/big/search": 15, "class/small/only": 20, "route/search": 0, "route/more": 3,
+			"unknown/more": 3,
 		}, round(lefts(g)))
 		n, _ := drain(g, at("192.0.2.1"), "")
 		assert.Equal(t, 5, n)

@@ -37,6 +37,9 @@ func (g *Guard) install(p Policy) error {
 		if r.Rate != (admission.Rate{}) {
 			to.bucket = b.bucket("route/"+r.Name, r.Rate)
 		}
+		if r.Unknown != (admission.Rate{}) {
+			to.unknown = b.bucket("unknown/"+r.Name, r.Unknown)
+		}
 		st.routes[r.Name] = to
 	}
 	if b.err == nil {

@@ -65,6 +65,11 @@ type Route struct {
 	// Rate is the rate of the route for all clients together. Zero means none
 	// besides the others.
 	Rate admission.Rate `json:"rate,omitzero"`
+	// Unknown is the rate of the route for all unknown clients together, below Rate.
+	// Zero means none besides the others. Where there are providers, unknown clients
+	// must not be able to use Rate up by themselves: this, or Policy.Unknown, has
+	// fewer per second.
+	Unknown admission.Rate `json:"unknown,omitzero"`
 }
 
 // Work bounds the operations that run at once, each from 1 to 1,048,576.

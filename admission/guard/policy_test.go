@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -209,4 +211,41 @@ func FuzzPolicy(f *testing.F) {
 func withLongerExpiry(p Policy) Policy {
 	p.Expires = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	return p
+}
+
+// Unknown clients can't use up what a known one has on a route, and a policy in which
+// they could is refused.
+func TestUnknownClientsLeaveRoomOnARoute(t *testing.T) {
+	p := policy()
+	p.Address, p.Unknown = rate(10, 20), rate(10, 20)
+	p.Providers[1].Rate, p.Providers[1].Classes[0].Rate = rate(20, 20), rate(10, 20)
+	p.Routes[0].Rate = rate(10, 20)
+	require.ErrorContains(t, p.Validate(now), "Routes[0].Rate = {10 20}: isn't above Unknown")
+	p.Routes[0].Unknown = rate(10, 20)
+	require.ErrorContains(t, p.Validate(now), "Routes[0].Unknown = {10 20}: isn't below Routes[0].Rate")
+	p.Routes[0].Unknown = rate(11, 20)
+	require.ErrorContains(t, p.Validate(now), "Routes[0].Unknown.PerSecond = 10.999999989: is above that of Routes[0].Rate")
+	p.Routes[0].Unknown = rate(5, 4)
+	require.ErrorContains(t, p.Validate(now), "Routes[0].Cost = 5: is above the burst of Routes[0].Unknown")
+	alone := p
+	alone.Providers, alone.Routes = nil, []Route{{Name: "search", Rate: rate(10, 20)}}
+	require.NoError(t, alone.Validate(now), "nobody is known")
+	p.Routes[0].Unknown = rate(5, 10)
+	require.NoError(t, p.Validate(now))
+
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, p)
+		known := 0
+		for n := range 1000 { // ten seconds
+			addr := netip.AddrFrom4([4]byte{100, 0, byte(n >> 8), byte(n)})
+			if d := g.Admit(Request{Addr: addr}, "search"); !d.OK() {
+				require.Equal(t, RateRouteUnknown, d.Reason)
+			}
+			if n%100 == 99 && g.Admit(from(bigSearch), "search").OK() {
+				known++
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Equal(t, 10, known)
+	})
 }

@@ -11,25 +11,27 @@ type Reason uint8
 
 // The reasons.
 const (
-	Admitted     Reason = iota // it may go on
-	RateGlobal                 // the global rate is used up
-	RateUnknown                // that of all unknown clients is
-	RateAddress                // that of its address is
-	RateProvider               // that of its provider is
-	RateClass                  // that of its class is
-	RateRoute                  // that of the route is
-	WorkGlobal                 // as many operations run as may
-	WorkUnknown                // as many run for unknown clients as may
-	WorkProvider               // as many run for its provider as may
-	WorkLocal                  // as many run in this process as may
-	Operations                 // the request has started as many operations as it may
-	ContextAge                 // the request is too old to start an operation
-	NoRoute                    // the policy has no route of that name
+	Admitted         Reason = iota // it may go on
+	RateGlobal                     // the global rate is used up
+	RateUnknown                    // that of all unknown clients is
+	RateAddress                    // that of its address is
+	RateProvider                   // that of its provider is
+	RateClass                      // that of its class is
+	RateRoute                      // that of the route is
+	RateRouteUnknown               // that of the route for all unknown clients is
+	WorkGlobal                     // as many operations run as may
+	WorkUnknown                    // as many run for unknown clients as may
+	WorkProvider                   // as many run for its provider as may
+	WorkLocal                      // as many run in this process as may
+	Operations                     // the request has started as many operations as it may
+	ContextAge                     // the request is too old to start an operation
+	NoRoute                        // the policy has no route of that name
 	lastReason
 )
 
 var reasonNames = [lastReason]string{
 	"admitted", "rate-global", "rate-unknown", "rate-address", "rate-provider", "rate-class", "rate-route",
+	"rate-route-unknown",
 	"work-global", "work-unknown", "work-provider", "work-local", "operations", "context-age", "no-route",
 }
 
@@ -42,7 +44,7 @@ func (r Reason) String() string {
 }
 
 // Rate reports whether a rate refused: HTTP says 429 then, and 503 to the others.
-func (r Reason) Rate() bool { return RateGlobal <= r && r <= RateRoute }
+func (r Reason) Rate() bool { return RateGlobal <= r && r <= RateRouteUnknown }
 
 // MaxRetryAfter is the longest time that a refused client is told to stay away.
 const MaxRetryAfter = time.Hour

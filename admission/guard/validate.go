@@ -221,6 +221,13 @@ func (v *validation) routes() {
 			}
 			all = append(all[:len(all):len(all)], budget{at + "Rate", r.Rate})
 		}
+		if r.Unknown != (admission.Rate{}) && v.rate(at+"Unknown", r.Unknown) {
+			if r.Rate != (admission.Rate{}) {
+				v.within(at+"Unknown", r.Unknown, r.Rate, at+"Rate")
+			}
+			all = append(all[:len(all):len(all)], budget{at + "Unknown", r.Unknown})
+		}
+		v.leavesRoom(at, r)
 		if r.Cost < 0 || r.Cost > maxCost {
 			v.bad(at+"Cost", r.Cost, "must be between 1 and 1000000; leave it 0 for 1")
 			continue
@@ -230,5 +237,20 @@ func (v *validation) routes() {
 				v.bad(at+"Cost", r.Cost, "is above the burst of "+b.name+" and could never be admitted; lower it, or raise that burst")
 			}
 		}
+	}
+}
+
+// leavesRoom checks that unknown clients can't use a route up by themselves: then known
+// ones would have nothing of what is theirs.
+func (v *validation) leavesRoom(at string, r Route) {
+	if len(v.p.Providers) == 0 || !v.unknown || r.Rate.Check() != nil { // or it has none
+		return
+	}
+	if r.Unknown == (admission.Rate{}) {
+		if v.p.Unknown.PerSecond >= r.Rate.PerSecond {
+			v.bad(at+"Rate", r.Rate, "isn't above Unknown: unknown clients alone could use it up, and known ones would get nothing; add an unknown rate below it to the route, or raise it")
+		}
+	} else if min(v.p.Unknown.PerSecond, r.Unknown.PerSecond) >= r.Rate.PerSecond {
+		v.bad(at+"Unknown", r.Unknown, "isn't below "+at+"Rate: unknown clients alone could use that up, and known ones would get nothing; lower it")
 	}
 }

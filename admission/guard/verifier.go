@@ -113,6 +113,18 @@ func (v *Verifier) Replace(list []Source) error {
 // chooses which sources to consider. It doesn't block or look anything up itself,
 // and allocates only when an address has to be.
 func (v *Verifier) Identify(addr netip.Addr, userAgent string) (Identity, Proof) {
+	return v.identify(addr, userAgent, true)
+}
+
+// Recall is Identify for a request that may yet be refused: it has nothing looked up.
+// If the proof is Pending or ByName, call Identify once the request is admitted, so that
+// the address is looked up if it's time. Requests that are refused then use up no
+// lookups.
+func (v *Verifier) Recall(addr netip.Addr, userAgent string) (Identity, Proof) {
+	return v.identify(addr, userAgent, false)
+}
+
+func (v *Verifier) identify(addr netip.Addr, userAgent string, look bool) (Identity, Proof) {
 	addr = addr.Unmap().WithZone("")
 	r := v.known.Load()
 	in := r.ranges.find(addr)
@@ -130,7 +142,7 @@ func (v *Verifier) Identify(addr netip.Addr, userAgent string) (Identity, Proof)
 	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
 		return Identity{}, Denied // their names are no provider's
 	}
-	domains, proof := v.verdict(addr)
+	domains, proof := v.verdict(addr, look)
 	for left := named; proof == ByName && left != 0; left &= left - 1 {
 		if i := bits.TrailingZeros64(uint64(left)); r.below[i]&domains != 0 {
 			return r.identities[i], ByName
@@ -142,13 +154,14 @@ func (v *Verifier) Identify(addr netip.Addr, userAgent string) (Identity, Proof)
 	return Identity{}, proof
 }
 
-// verdict returns what is known about an address, and has it looked up if it's time.
-func (v *Verifier) verdict(addr netip.Addr) (sources, Proof) {
+// verdict returns what is known about an address, and has it looked up if it's time and
+// that is wanted.
+func (v *Verifier) verdict(addr netip.Addr, look bool) (sources, Proof) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if r := v.verified.get(addr); r != nil && now.Before(r.ends) {
-		if !now.Before(r.again) {
+		if look && !now.Before(r.again) {
 			if v.enqueue(addr) == Unavailable {
 				r.again = now.Add(time.Second)
 			}
@@ -160,6 +173,9 @@ func (v *Verifier) verdict(addr netip.Addr) (sources, Proof) {
 			return 0, Unavailable
 		}
 		return 0, Denied
+	}
+	if !look {
+		return 0, Pending
 	}
 	return 0, v.enqueue(addr)
 }

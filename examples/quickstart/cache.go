@@ -40,6 +40,9 @@ func withGovernor(next http.Handler) (http.Handler, func(context.Context) error,
 				// queue that doesn't get shorter is better cut off.
 				Queue: 100, TenantQueue: 100, QueueTimeout: visitTimeout, StandingAfter: -1,
 			},
+			// By the path, anybody who asks for a checkout is critical, and so is a
+			// flood of them. Elsewhere go by a session that you have verified, and
+			// bound the clients with ClientLimit.
 			Priority: func(r *http.Request) admission.Class {
 				if r.URL.Path == checkoutPage {
 					return admission.Critical
