@@ -83,7 +83,7 @@ func overTLS(t *testing.T, f func(net.Conn)) (func(net.Conn), TransportOptions) 
 // What an origin sends beyond its response is never the response to another
 // request, and its connection gets no other request.
 func TestSurplusIsNobodysResponse(t *testing.T) {
-	const clients, rounds = 4, 60
+	const clients, rounds = 4, 25
 	for name, tc := range surplus() {
 		for _, secure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", name, secure), func(t *testing.T) {
