@@ -83,7 +83,7 @@ func (b *Balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, ErrClosed
 	}
-	c := &call{b: b, req: req, host: hostOf(req), trail: TrailFrom(req.Context())}
+	c := &call{b: b, req: req, host: hostOf(req), notes: notes{trail: TrailFrom(req.Context())}}
 	c.tried = c.triedBuf[:0]
 	if host := cmp.Or(req.Host, req.URL.Host); host != "" && !validAuthority(host) {
 		c.giveUp() // it might pass for a host of the list

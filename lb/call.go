@@ -15,7 +15,7 @@ type call struct {
 	req    *http.Request
 	host   string
 	bodies bodies
-	trail  *Trail
+	notes  notes
 	plan   plan
 	left   atomic.Bool // done was called
 
@@ -61,7 +61,7 @@ func (c *call) run() (*http.Response, error) {
 			return c.deliver(l, held), nil
 		}
 		next, why := c.another(l)
-		c.trail.failed(l, why)
+		c.notes.failed(l, why)
 		if next != nil {
 			if l.res != nil {
 				drop(held)
@@ -104,7 +104,7 @@ func drop(l *lease) {
 func (c *call) deliver(l, other *lease) *http.Response {
 	drop(other)
 	c.bodies.finish(c.last == l)
-	c.trail.delivered(l)
+	c.notes.delivered(l)
 	return l.deliver()
 }
 
@@ -118,7 +118,7 @@ func (c *call) start() (*lease, error) {
 			return nil, &NoOriginError{Host: c.host, UnknownHost: true}
 		}
 		c.plan.begin(v, groups, c.req, c.b.clock(), look > 0)
-		c.trail.planned(c.host, &c.plan)
+		c.notes.planned(c.host, &c.plan)
 		c.full = false
 		if l := c.lease(); l != nil {
 			c.begin(l)
@@ -163,7 +163,7 @@ func (c *call) lease() *lease {
 		}
 		if !s.entry.load.reserve(s.limit) {
 			c.full = true
-			c.trail.skipped(c.plan.cur, s, StateAtCapacity)
+			c.notes.skipped(c.plan.cur, s, StateAtCapacity)
 			continue
 		}
 		l := &lease{call: c, group: c.plan.cur, server: s, began: now, start: time.Now()}
@@ -177,7 +177,7 @@ func (c *call) lease() *lease {
 		c.tried = append(c.tried, place{l.group.Name, s.key})
 		c.attempts++
 		c.last = l
-		c.trail.attempt(l, &c.plan)
+		c.notes.attempt(l, &c.plan)
 		return l
 	}
 }
@@ -185,7 +185,7 @@ func (c *call) lease() *lease {
 // skip passes over an origin whose state has just changed.
 func (c *call) skip(s *server, state State) {
 	c.plan.cur.stale.Store(true)
-	c.trail.skipped(c.plan.cur, s, state)
+	c.notes.skipped(c.plan.cur, s, state)
 }
 
 // What a trail says about a failed attempt: why another one followed, or none.
@@ -297,7 +297,7 @@ func (c *call) again(l *lease) *lease {
 	c.attempts++
 	c.last = n
 	l.ended.Store(true) // n holds the place now
-	c.trail.attempt(n, &c.plan)
+	c.notes.attempt(n, &c.plan)
 	return n
 }
 
@@ -308,13 +308,13 @@ func (l *lease) cancel() {
 	l.ended.Store(true)
 	l.reported.Do(func() { l.server.cond.report(l.token, outcome{}, c.b.clock()) })
 	l.server.entry.load.release()
-	c.trail.cancelled(l)
+	c.notes.cancelled(l)
 }
 
 // done is called once, when the request is over.
 func (c *call) done() {
 	if c.left.CompareAndSwap(false, true) {
-		c.trail.done()
 		c.b.leave()
+		c.notes.done()
 	}
 }

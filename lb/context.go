@@ -42,7 +42,8 @@ func clientFrom(ctx context.Context) (netip.Addr, bool) {
 
 // WithTrail returns a context in which a [Balancer] notes what became of the
 // request, and where it does so. Use a fresh one for each request: a second round
-// trip with the same context replaces the first one's notes.
+// trip with the same context replaces the first one's notes, and ends them if that
+// goes on still.
 func WithTrail(ctx context.Context) (context.Context, *Trail) {
 	t := &Trail{}
 	return context.WithValue(ctx, trailContext, t), t

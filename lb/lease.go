@@ -134,7 +134,7 @@ func (l *lease) end(err error) {
 	}
 	l.report(err)
 	l.server.entry.load.release()
-	l.call.trail.ended(l, err)
+	l.call.notes.ended(l, err)
 }
 
 // drop ends an attempt whose response isn't passed on.

@@ -76,6 +76,11 @@ func unsendable(r *http.Request) error {
 	case !validTarget(r.URL):
 		return errBadTarget
 	}
+	for name := range r.Trailer {
+		if !isToken(name) {
+			return errBadTrailer
+		}
+	}
 	return nil
 }
 
@@ -91,7 +96,9 @@ type forwarding struct {
 	in     *http.Request
 	body   *uploaded
 	answer io.Closer // the response's body
-	writer writer
+
+	answered answered
+	writer   writer
 
 	hints  sync.Mutex
 	headed bool // there is an answer: no 1xx responses any more; under hints
@@ -125,7 +132,7 @@ func (f *forwarding) end() {
 	if f.body != nil && !f.body.done() && f.in.ProtoMajor == 1 {
 		f.body.linger(http.NewResponseController(f.writer.ResponseWriter))
 	}
-	f.in, f.body = nil, nil
+	f.in, f.body, f.answered = nil, nil, answered{}
 	f.writer.end()
 }
 
@@ -152,10 +159,13 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 	out.URL.Host = f.in.Host
 	f.p.forwarded(f.in, out.Header)
 	f.p.via(f.in, out.Header)
-	out.Trailer = f.in.Trailer // the server fills it when the body has ended
+	out.Trailer = nil
 	if out.Body != nil {
 		f.body = newUploaded(out.Body)
 		out.Body = f.body
+		if len(f.in.Trailer) > 0 {
+			out.Trailer = f.body.trailers(f.in.Trailer, f.p.inTrailer)
+		}
 	}
 	f.guardHints(out)
 	res, err := f.p.o.Transport.RoundTrip(out)
@@ -213,6 +223,11 @@ func (f *forwarding) head(res *http.Response) {
 		h["Connection"] = []string{"close"}
 	}
 	f.writer.expect(res)
+	f.p.dropTrailers(res)
+	if res.Body != nil && res.Body != http.NoBody {
+		f.answered = answered{res.Body, res, f.p}
+		res.Body = &f.answered
+	}
 	res.Header = nil
 	res.ContentLength = 0 // or ReverseProxy would start a timer of its own
 }

@@ -23,10 +23,42 @@ type uploaded struct {
 	turn chan struct{} // holds whoever reads
 	eof  atomic.Bool
 	over atomic.Bool
+
+	// The server fills came at the body's end. What of it is passed on is copied to
+	// trailer.
+	came, trailer http.Header
+	keep          func(name string) bool
 }
 
 func newUploaded(body io.ReadCloser) *uploaded {
 	return &uploaded{body: body, turn: make(chan struct{}, 1)}
+}
+
+// trailers takes over what is passed on of the trailers, and returns the map in
+// which they will be; nil for none.
+func (u *uploaded) trailers(came http.Header, keep func(name string) bool) http.Header {
+	u.came, u.keep = came, keep
+	for name := range came {
+		if keep(name) {
+			if u.trailer == nil {
+				u.trailer = make(http.Header, len(came))
+			}
+			u.trailer[name] = nil
+		}
+	}
+	return u.trailer
+}
+
+// copyTrailers is called at the body's end.
+func (u *uploaded) copyTrailers() {
+	if u.trailer == nil {
+		return
+	}
+	for name, values := range u.came {
+		if u.keep(name) {
+			u.trailer[name] = values
+		}
+	}
 }
 
 func (u *uploaded) Read(p []byte) (int, error) {
@@ -37,6 +69,9 @@ func (u *uploaded) Read(p []byte) (int, error) {
 	}
 	n, err := u.body.Read(p)
 	if err == io.EOF {
+		if !u.eof.Load() {
+			u.copyTrailers()
+		}
 		u.eof.Store(true)
 	}
 	return n, err

@@ -8,9 +8,13 @@ import (
 
 // Trail is what became of one request, as far as it is known. It may be read at
 // any time; [Record.Done] says whether more will come.
+//
+// If several requests share one, as those of a handler that fans out with its
+// request's context do, it is the trail of the one that began last.
 type Trail struct {
-	mu  sync.Mutex
-	rec Record
+	mu   sync.Mutex
+	rec  Record
+	turn uint64 // counts the calls; the last one's notes are kept
 }
 
 // Record is a trail's content. The zero value means that no balancer saw the
@@ -108,140 +112,4 @@ func (t *Trail) Read(f func(*Record)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.rec)
-}
-
-// The methods below note what happens. They do nothing for a nil trail.
-
-// planned notes a plan's pools and origins, in place of an earlier plan's.
-func (t *Trail) planned(host string, p *plan) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	attempts := t.rec.Attempts
-	if t.rec.Done {
-		attempts = nil // of another round trip
-	}
-	t.rec = Record{Host: host, Panic: p.mode == modePanic, Attempts: attempts}
-	for i, g := range p.groups {
-		r := p.rings[i]
-		t.rec.Pools = append(t.rec.Pools, PoolStep{g.Name, len(r.well.entries), g.MinimumHealthy})
-		for j, s := range g.servers {
-			t.rec.Origins = append(t.rec.Origins, OriginStep{Pool: g.Name, Origin: s.id, State: r.states[j]})
-		}
-	}
-}
-
-// origin finds the step of an origin. It needs t.mu.
-func (t *Trail) origin(g *group, id string) *OriginStep {
-	for i := range t.rec.Origins {
-		if o := &t.rec.Origins[i]; o.Origin == id && o.Pool == g.Name {
-			return o
-		}
-	}
-	return &OriginStep{} // of an earlier plan
-}
-
-func (t *Trail) skipped(g *group, s *server, state State) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.origin(g, s.id).State = state
-}
-
-// attempt notes that one begins.
-func (t *Trail) attempt(l *lease, p *plan) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l.step = len(t.rec.Attempts)
-	t.rec.Attempts = append(t.rec.Attempts, AttemptStep{Pool: l.group.Name, Origin: l.server.id, Start: l.start})
-	t.rec.Pool, t.rec.Policy, t.rec.Origin = l.group.Name, l.group.Policy, l.server.id
-	t.rec.Panic, t.rec.NoKey = p.panicking(), p.noKey
-	t.origin(l.group, l.server.id).Used = true
-	if i := p.seq.crowded - 1; i >= 0 && p.cur == l.group {
-		t.origin(l.group, l.group.servers[p.seq.set.entries[i].index].id).AboveBound = true
-	}
-}
-
-// cancelled takes the last attempt back: it wasn't made.
-func (t *Trail) cancelled(l *lease) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rec.Attempts = t.rec.Attempts[:l.step]
-	t.origin(l.group, l.server.id).Used = false
-}
-
-// failed notes why an attempt failed, and what follows.
-func (t *Trail) failed(l *lease, next string) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := t.result(l)
-	a.Next = next
-	if l.res == nil {
-		a.Total = l.headAt - l.began
-		a.fail(l.err)
-	}
-}
-
-func (a *AttemptStep) fail(err error) {
-	if err != nil {
-		a.Failure, a.Error = FailureOf(err), clipped(err.Error())
-	}
-}
-
-// result notes what is known when a head came, or none. It needs t.mu.
-func (t *Trail) result(l *lease) *AttemptStep {
-	a := &t.rec.Attempts[l.step]
-	a.Remote, a.Reused = l.info.remote(), l.info.Reused
-	if l.res != nil {
-		a.Status, a.FirstByte = l.res.StatusCode, l.headAt-l.began
-	}
-	return a
-}
-
-// delivered notes whose response is passed on.
-func (t *Trail) delivered(l *lease) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.result(l)
-	t.rec.Pool, t.rec.Policy, t.rec.Origin = l.group.Name, l.group.Policy, l.server.id
-}
-
-// ended notes the end of an attempt's body.
-func (t *Trail) ended(l *lease, err error) {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a := &t.rec.Attempts[l.step]
-	a.Total = l.call.b.clock() - l.began
-	if a.Failure == FailureNone {
-		a.fail(err)
-	}
-}
-
-// done notes that nothing will follow.
-func (t *Trail) done() {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rec.Done = true
 }

@@ -77,6 +77,9 @@ func (p *pool) acquire(ctx context.Context, fresh bool) (*conn, bool, error) {
 		if c == nil {
 			w := &want{fresh: fresh, got: make(chan gotConn, 1)}
 			e := p.wants.PushBack(w)
+			if fresh {
+				p.fresh++
+			}
 			p.dialLocked()
 			p.mu.Unlock()
 			var err error
@@ -96,6 +99,18 @@ func (p *pool) acquire(ctx context.Context, fresh bool) (*conn, bool, error) {
 		}
 	}
 }
+
+// unwantLocked takes a want off the list.
+func (p *pool) unwantLocked(e *list.Element) *want {
+	w := p.wants.Remove(e).(*want)
+	if w.fresh {
+		p.fresh--
+	}
+	return w
+}
+
+// promisedLocked returns how many wants a connection that settles is for.
+func (p *pool) promisedLocked() int { return min(p.settle, p.wants.Len()-p.fresh) }
 
 // takeLocked returns a connection that is ready, or nil, and whether it had a
 // request before.
@@ -137,7 +152,7 @@ func (p *pool) wait(ctx context.Context, e *list.Element, w *want) (*conn, bool,
 			p.release(g.c, false)
 		}
 	default:
-		p.wants.Remove(e)
+		p.unwantLocked(e)
 		p.mu.Unlock()
 	}
 	return nil, false, ctx.Err()
@@ -167,7 +182,7 @@ func (p *pool) giveLocked(c *conn) bool {
 			break
 		}
 		if !w.fresh || !c.used {
-			p.wants.Remove(e)
+			p.unwantLocked(e)
 			reused := c.used
 			c.used = true
 			given = true

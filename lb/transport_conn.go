@@ -9,15 +9,20 @@ import (
 	"time"
 )
 
-// countedConn counts what goes over an HTTP/1 connection, above TLS.
+// countedConn counts what goes over an HTTP/1 connection, above TLS. It keeps back
+// what wasn't asked for.
 type countedConn struct {
 	net.Conn
+	socket    *socket
 	sent, got atomic.Int64
 	lost      atomic.Bool // a read failed
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	if !c.socket.came(n, err) {
+		n, err = 0, errUnsolicited
+	}
 	if n > 0 {
 		c.got.Add(int64(n))
 	}
@@ -28,11 +33,19 @@ func (c *countedConn) Read(p []byte) (int, error) {
 }
 
 func (c *countedConn) Write(p []byte) (int, error) {
+	if err := c.socket.startWrite(); err != nil {
+		return 0, err
+	}
 	n, err := c.Conn.Write(p)
 	if n > 0 {
 		c.sent.Add(int64(n))
 	}
 	return n, err
+}
+
+func (c *countedConn) Close() error {
+	c.socket.end()
+	return c.Conn.Close()
 }
 
 // CloseWrite ends the direction to the origin, as tunnels want.
@@ -58,7 +71,8 @@ type conn struct {
 
 	// The rest is the pool's, under its lock.
 	idleAt  int  // the sweep after which it had no request
-	busy    bool // HTTP/1: it has a request
+	busy    bool // HTTP/1: it has a request, or is settling
+	settles bool // HTTP/1: its request is over, but something may be left to read
 	streams int  // HTTP/2: its requests
 	full    bool // HTTP/2: it takes no more for now
 	used    bool // it had a request before

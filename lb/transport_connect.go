@@ -54,9 +54,10 @@ func (t *transport) connect(ctx context.Context, http1 bool) (*conn, error) {
 		c.until = time.Now().Add(t.o.ConnLifetime - tenth + rand.N(2*tenth+1))
 	}
 	http2 := t.o.Protocol == ProtocolHTTP2 && !http1
-	ready := raw
+	s := newSocket(raw, t.o.Scheme == "https")
+	ready := net.Conn(s)
 	if t.o.Scheme == "https" {
-		tc, err := t.handshake(ctx, raw, http1)
+		tc, err := t.handshake(ctx, s, http1)
 		if err != nil {
 			raw.Close()
 			return nil, &dialError{tlsFailure(err), err}
@@ -70,7 +71,8 @@ func (t *transport) connect(ctx context.Context, http1 bool) (*conn, error) {
 	}
 	client := t.http2
 	if !http2 {
-		c.raw = &countedConn{Conn: ready}
+		s.guard(func() { t.pool.settled(c) })
+		c.raw = &countedConn{Conn: ready, socket: s}
 		ready, client = c.raw, t.http1
 	}
 	c.cc, err = client.NewClientConn(context.WithValue(ctx, connKey{}, ready), t.o.Scheme, t.target.authority())

@@ -34,7 +34,7 @@ func (e *dialError) Unwrap() error { return e.err }
 // if the origin takes them all on one connection. Dials don't end with the
 // request that they are for: another may use the connection.
 func (p *pool) dialLocked() {
-	need := p.wants.Len()
+	need := p.wants.Len() - p.promisedLocked() // which takes microseconds
 	if p.http2 && need > 0 {
 		need = 1
 		if slices.ContainsFunc(p.shared, func(c *conn) bool { return c.learning.Load() }) {
@@ -79,10 +79,8 @@ func (p *pool) dial() {
 
 // failLocked tells those for whom no dial is under way any more.
 func (p *pool) failLocked(err error) {
-	for over := p.wants.Len() - p.dials; over > 0; over-- {
-		e := p.wants.Front()
-		p.wants.Remove(e)
-		e.Value.(*want).got <- gotConn{err: err}
+	for over := p.wants.Len() - p.promisedLocked() - p.dials; over > 0; over-- {
+		p.unwantLocked(p.wants.Front()).got <- gotConn{err: err}
 	}
 	if p.http2 && p.t.o.Protocol != ProtocolHTTP2 {
 		p.http2 = false // it may have changed

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -189,8 +190,8 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 		e.Failure, e.Err = FailureRequest, x.send.failed()
 	case x.c.http2():
 		e.Failure = http2Failure(err)
-	case !got && !e.Wrote && x.c.cc.Err() == nil, strings.Contains(err.Error(), "http: ContentLength="):
-		e.Failure = FailureRequest // net/http refused it
+	case !got && !e.Wrote && x.c.cc.Err() == nil, !got && isRefusedHere(err):
+		e.Failure = FailureRequest
 	case !got:
 		e.Failure = FailureClosed
 	case x.c.raw.lost.Load(): // net/http may say that half a head is malformed
@@ -205,16 +206,32 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 func http2Failure(err error) Failure {
 	var se streamError
 	switch {
+	case isRefusedHere(err):
+		return FailureRequest
 	case isRejected(err):
 		return FailureRejected
 	case errors.As(err, &se) && se.Code == http2ProtocolError:
 		return FailureProtocol
 	case errors.As(err, &se), isLost(err), isUnusable(err), strings.Contains(err.Error(), "GOAWAY"):
 		return FailureClosed
-	case isHeaderTooLong(err), strings.HasPrefix(err.Error(), "net/http: invalid"), strings.HasPrefix(err.Error(), "http2: invalid"):
-		return FailureRequest
 	}
 	return FailureProtocol
+}
+
+// How net/http begins to say that it can't send a request, or no more of it. Other
+// words than its own come after one of these at most.
+var refusedHere = []string{
+	"http: invalid ", "http: nil Request", "http: no Host in request", "http: Request.", "http: ContentLength=",
+	"net/http: invalid ", "net/http: can't write control character", "net/http: nil Context",
+	"net/http: extended connect not supported by peer",
+	"http2: invalid ", "http2: request body larger than", "invalid Trailer key ",
+}
+
+// isRefusedHere reports whether it is net/http that refused a request, for what is
+// wrong with the request.
+func isRefusedHere(err error) bool {
+	text := strings.TrimPrefix(err.Error(), "net/http: HTTP/1.x transport connection broken: ")
+	return isHeaderTooLong(err) || slices.ContainsFunc(refusedHere, func(s string) bool { return strings.HasPrefix(text, s) })
 }
 
 // isHeaderTooLong reports whether net/http didn't send a request since its header,
@@ -257,8 +274,11 @@ type sendBody struct {
 	free   bool // Close goes through
 	closed bool // Close was called
 	read   bool
+	size   int64 // of what was read
 	err    error
 }
+
+var errBodyLength = errors.New("the request's body isn't as long as its Content-Length")
 
 func (s *sendBody) set(x *exchange, body io.ReadCloser) { s.x, s.body = x, body }
 
@@ -272,8 +292,12 @@ func (s *sendBody) Read(p []byte) (int, error) {
 	s.x.flags.And(^clientRead)
 	s.mu.Lock()
 	s.read = true
-	if err != nil && err != io.EOF {
+	s.size += int64(n)
+	switch length := s.x.req.ContentLength; {
+	case err != nil && err != io.EOF:
 		s.err = err
+	case length > 0 && (s.size > length || err == io.EOF && s.size < length):
+		s.err = errBodyLength
 	}
 	s.mu.Unlock()
 	return n, err

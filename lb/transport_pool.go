@@ -23,6 +23,8 @@ type pool struct {
 	idle   []*conn   // HTTP/1 without a request, the last used at the end
 	shared []*conn   // HTTP/2
 	wants  list.List // of *want, in order of arrival
+	fresh  int       // how many of them want a new connection
+	settle int       // the connections that settle
 	dials  int       // under way
 	http2  bool      // the last connection was one
 	closed bool
@@ -72,15 +74,59 @@ func (p *pool) release(c *conn, broken bool) {
 			closing = p.dropLocked(c, closing)
 		}
 	} else {
-		c.busy = false
-		if broken || c.retired || p.closed || c.gone || c.cc.Available() == 0 {
-			closing = p.dropLocked(c, closing)
-		} else if !p.giveLocked(c) {
-			closing = p.keepLocked(c, closing)
+		rest := unfit
+		if !broken && p.usableLocked(c) {
+			rest = c.raw.socket.rest()
+		}
+		if rest == notYet {
+			c.settles = true
+			p.settle++
+		} else {
+			closing = p.restedLocked(c, rest, closing)
 		}
 	}
 	p.mu.Unlock()
 	shut(closing)
+}
+
+// usableLocked reports whether an HTTP/1 connection could have another request.
+func (p *pool) usableLocked(c *conn) bool {
+	return !c.retired && !p.closed && !c.gone && c.cc.Available() > 0
+}
+
+// restedLocked gives an HTTP/1 connection to who waits for one, puts it by, or
+// drops it.
+func (p *pool) restedLocked(c *conn, rest rested, closing []*conn) []*conn {
+	c.busy = false
+	switch {
+	case rest == unfit || !p.usableLocked(c):
+		return p.dropLocked(c, closing)
+	case !p.giveLocked(c):
+		return p.keepLocked(c, closing)
+	}
+	return closing
+}
+
+// settled is called when c has nothing left to read after a request.
+func (p *pool) settled(c *conn) {
+	var closing []*conn
+	p.mu.Lock()
+	if c.settles {
+		p.unsettleLocked(c)
+		closing = p.restedLocked(c, ready, closing)
+		p.dialLocked()
+	}
+	p.mu.Unlock()
+	if len(closing) > 0 {
+		go shut(closing) // it may be this one, which is being read
+	}
+}
+
+func (p *pool) unsettleLocked(c *conn) {
+	if c.settles {
+		c.settles = false
+		p.settle--
+	}
 }
 
 // keepLocked puts an HTTP/1 connection by.
@@ -100,6 +146,7 @@ func (p *pool) keepLocked(c *conn, closing []*conn) []*conn {
 func (p *pool) dropLocked(c *conn, closing []*conn) []*conn {
 	if !c.gone {
 		c.gone = true
+		p.unsettleLocked(c)
 		delete(p.all, c)
 		if i := slices.Index(p.idle, c); i >= 0 {
 			p.idle = slices.Delete(p.idle, i, i+1)
@@ -115,6 +162,7 @@ func (p *pool) dropLocked(c *conn, closing []*conn) []*conn {
 func (p *pool) died(c *conn) {
 	p.mu.Lock()
 	p.dropLocked(c, nil)
+	p.dialLocked() // for who was to have it
 	p.mu.Unlock()
 }
 
@@ -149,6 +197,7 @@ func (p *pool) close() {
 		e.Value.(*want).got <- gotConn{err: errTransportClosed}
 	}
 	p.wants.Init()
+	p.fresh = 0
 	if p.timer != nil {
 		p.timer.Stop()
 	}

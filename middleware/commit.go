@@ -60,26 +60,16 @@ func trailersOf(h http.Header, announced []string) http.Header {
 		t[name] = append(t[name], values...)
 	}
 	for _, name := range announced {
-		if values := h[name]; len(values) > 0 && inTrailer(name) {
+		if values := h[name]; len(values) > 0 && rfc9110.InTrailer(name) {
 			add(name, values)
 		}
 	}
 	for name, values := range h {
 		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
-			if key := http.CanonicalHeaderKey(rest); inTrailer(key) {
+			if key := http.CanonicalHeaderKey(rest); rfc9110.InTrailer(key) {
 				add(key, values)
 			}
 		}
 	}
 	return t
-}
-
-// inTrailer reports whether a field may come as a trailer: nothing by which
-// messages are framed, and no cookie, which would be given to everyone.
-func inTrailer(name string) bool {
-	switch name {
-	case "Set-Cookie", "Set-Cookie2", "Content-Length":
-		return false
-	}
-	return !rfc9110.IsHopByHop(name)
 }

@@ -65,6 +65,44 @@ var hopByHop = map[string]bool{
 // connection only.
 func IsHopByHop(name string) bool { return hopByHop[name] }
 
+// notTrailer are other fields that decide how a message is framed, routed,
+// authorized, processed or stored: they mean something in a head only.
+var notTrailer = map[string]bool{
+	"Age":                 true,
+	"Authorization":       true,
+	"Cache-Control":       true,
+	"Content-Encoding":    true,
+	"Content-Length":      true,
+	"Content-Range":       true,
+	"Content-Type":        true,
+	"Cookie":              true,
+	"Date":                true,
+	"Expect":              true,
+	"Expires":             true,
+	"Host":                true,
+	"Http2-Settings":      true,
+	"If-Match":            true,
+	"If-Modified-Since":   true,
+	"If-None-Match":       true,
+	"If-Range":            true,
+	"If-Unmodified-Since": true,
+	"Location":            true,
+	"Max-Forwards":        true,
+	"Pragma":              true,
+	"Range":               true,
+	"Retry-After":         true,
+	"Set-Cookie":          true,
+	"Set-Cookie2":         true,
+	"Vary":                true,
+	"Via":                 true,
+	"Warning":             true,
+	"Www-Authenticate":    true,
+}
+
+// InTrailer reports whether a field, named in canonical form, may come after the
+// content (RFC 9110 §6.5.1). Recipients may merge it into the head.
+func InTrailer(name string) bool { return !notTrailer[name] && !hopByHop[name] }
+
 // RemoveHopByHop deletes from h the fields that concern one connection only,
 // those that Connection nominates included.
 func RemoveHopByHop(h http.Header) {
