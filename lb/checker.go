@@ -20,6 +20,7 @@ type checker struct {
 	ctx     context.Context // of all checks
 	cancel  context.CancelFunc
 	watches map[*condition]*watch
+	updates uint64
 	wg      sync.WaitGroup
 	closed  bool
 }
@@ -52,6 +53,7 @@ func (k *checker) init(h *health) {
 func (k *checker) update(cfg *healthConfig, members []member, conditions []*condition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.updates++
 	before := k.watches
 	k.watches = make(map[*condition]*watch, len(members))
 	for i, c := range conditions {
@@ -64,6 +66,7 @@ func (k *checker) update(cfg *healthConfig, members []member, conditions []*cond
 		back := members[i].inRotation && !w.member.inRotation
 		begins := cfg.check.on() && !w.checking
 		w.member, w.checking = members[i], cfg.check.on()
+		w.member.given = k.updates
 		if !w.member.inRotation && w.stopWarmUp != nil {
 			w.stopWarmUp()
 		}
@@ -159,9 +162,14 @@ func (w *watch) run() {
 // check runs one active check and returns how long to wait for the next.
 func (w *watch) check(cfg *healthConfig, m member, began time.Duration, runs uint64) time.Duration {
 	h := w.checker.health
-	problem := cfg.check.run(w.ctx, m, cfg.hosts)
-	if w.ctx.Err() != nil {
+	problem, shut := cfg.check.run(w.ctx, m, cfg.hosts)
+	switch {
+	case w.ctx.Err() != nil:
 		return 0 // cancelled: no result, and no next one
+	case shut && w.replaced(m):
+		return 1
+	case shut:
+		return cfg.check.FastInterval
 	}
 	up := h.checked(w.cond, problem, h.now())
 	switch {
@@ -180,22 +188,32 @@ func (w *watch) check(cfg *healthConfig, m member, began time.Duration, runs uin
 	return max(interval-(h.now()-began), interval/10)
 }
 
-// run sends one check and says what is wrong with the origin, or "".
-func (c HealthCheck) run(ctx context.Context, m member, hosts []string) string {
+// replaced reports whether an update has replaced m meanwhile.
+func (w *watch) replaced(m member) bool {
+	w.checker.mu.Lock()
+	defer w.checker.mu.Unlock()
+	return w.member.given != m.given
+}
+
+// run sends one check and says what is wrong with the origin, or "". If shut is
+// true it was our side that shut the connection down, and there is no result.
+func (c HealthCheck) run(ctx context.Context, m member, hosts []string) (problem string, shut bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	req, err := c.request(ctx, m, hosts)
 	if err != nil {
-		return clipped(err.Error())
+		return clipped(err.Error()), false
 	}
 	resp, err := m.send(req)
-	if err == nil {
-		return c.judge(resp)
+	switch {
+	case err == nil:
+		return c.judge(resp), false
+	case FailureOf(err) == FailureShutdown:
+		return "", true
+	case ctx.Err() != nil:
+		return "no answer within " + c.Timeout.String(), false
 	}
-	if ctx.Err() != nil {
-		return "no answer within " + c.Timeout.String()
-	}
-	return clipped(err.Error())
+	return clipped(err.Error()), false
 }
 
 // jittered is d give or take a tenth, the same for the same seed.

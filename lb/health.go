@@ -53,6 +53,8 @@ type member struct {
 	// send sends a check or a warm-up request, to the port of its URL. It must end
 	// when the request's context does, and must follow no redirect.
 	send func(*http.Request) (*http.Response, error)
+	// given is the number of the update that it is from; the checker's own.
+	given uint64
 }
 
 // newClock returns a clock that begins now.

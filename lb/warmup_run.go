@@ -32,10 +32,15 @@ func (w *watch) warmUp(cfg *healthConfig, m member) (later time.Duration) {
 	k.wg.Go(func() {
 		defer cancel()
 		err := k.inTurn(ctx, func() error { return cfg.warmUp.run(ctx, m, cfg.hosts) })
-		again := h.endWarmUp(w.cond, gen, err, ctx.Err() != nil, h.now())
+		// What our own side shut down under it says nothing of the origin.
+		shut := err != nil && FailureOf(err) == FailureShutdown
+		again := h.endWarmUp(w.cond, gen, err, shut || ctx.Err() != nil, h.now())
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if again > 0 && !w.checking {
+		switch {
+		case shut && w.member.given != m.given:
+			w.arm(0)
+		case again > 0 && !w.checking:
 			w.arm(again)
 		}
 	})
