@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -385,6 +386,26 @@ func TestPurgeOfAnUnknownZoneIsRefused(t *testing.T) {
 	}
 	_, err = mw.Purge(context.Background(), purge.Selector{Kind: purge.Zone})
 	require.ErrorContains(t, err, `"many25", ...`)
+}
+
+// Tags that came in a field that isn't stored count on after a 304, beside groups and
+// tags in fields that are.
+func TestTagsCountAfterAConfirmation(t *testing.T) {
+	for _, kept := range [][2]string{{"Cache-Groups", `"g"`}, {"Cache-Tag", "other"}, {"X-Nothing", "x"}} {
+		bubble(t, func(t *testing.T) {
+			o := Options{Purge: PurgeOptions{TagFields: []purge.TagField{{Name: "Surrogate-Key"}, {Name: "Cache-Tag"}}}}
+			s := newSite(t, o, text("old", `public, max-age=1, no-cache="Surrogate-Key"`, "Etag", `"1"`, "Surrogate-Key", "news", kept[0], kept[1]))
+			s.get("/")
+			time.Sleep(2 * time.Second)
+			s.answer(testnet.Text(304, "", "Etag", `"1"`, "Cache-Control", "public, max-age=60"))
+			require.Equal(t, "REVALIDATED", s.get("/").header.Get("Weir-Cache-Status"))
+			r := s.get("/")
+			r.is(t, hit("old", 60, 0))
+			s.purge(purge.Selector{Kind: purge.Tag, Tag: "news"})
+			s.answer(public("new"))
+			require.Equal(t, "MISS", s.get("/").header.Get("Weir-Cache-Status"), kept[0])
+		})
+	}
 }
 
 func testHandler(body string) http.Handler {

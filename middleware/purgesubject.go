@@ -36,15 +36,7 @@ func (f *fetch) subjectBeside(h http.Header, had *parts) (*purge.Subject, []byte
 		return s, nil
 	}
 	before, _, ok := parseFacts(had.facts)
-	facts.Tags, facts.Groups = unite(facts.Tags, before.Tags), unite(facts.Groups, before.Groups)
-	size := 0
-	for _, tag := range slices.Concat(facts.Tags, facts.Groups) {
-		size += len(tag)
-	}
-	if facts.AllTags = facts.AllTags || before.AllTags || !ok || size > purge.MaxTagTextBytes ||
-		len(facts.Tags)+len(facts.Groups) > purge.MaxTags; facts.AllTags {
-		facts.Tags, facts.Groups = nil, nil
-	}
+	joinTags(&facts, &before, ok)
 	return s, appendFacts(nil, &facts, f.h.purges.list.Written())
 }
 
@@ -67,27 +59,47 @@ func unite(a, b []string) []string {
 	return out
 }
 
-// subjectAfter is subject for a response that confirms old, whose tags count on
-// unless h has some: old's own may be in a field that wasn't stored.
+// subjectAfter is subject for a response that confirms old. Where a field that carries
+// tags or groups isn't in h, old's count on: they may have come in one that wasn't
+// stored.
 func (f *fetch) subjectAfter(old *store.Object, h http.Header) (*purge.Subject, []byte) {
 	facts := f.purgeFacts(h)
-	untagged := len(facts.Tags) == 0 && len(facts.Groups) == 0 && !facts.AllTags
-	if old != nil && untagged {
-		if before, _, ok := parseFacts(old.Facts); ok {
-			facts.Tags, facts.Groups, facts.AllTags = before.Tags, before.Groups, before.AllTags
-			untagged = false
+	inherits := old != nil && f.h.purges.lacksTags(h)
+	if f.h.cfg.Store.Disk != nil {
+		if inherits {
+			before, _, ok := parseFacts(old.Facts)
+			joinTags(&facts, &before, ok)
 		}
+		return purge.NewSubject(facts), appendFacts(nil, &facts, f.h.purges.list.Written())
 	}
 	s := purge.NewSubject(facts)
-	if old != nil && untagged {
-		if before, ok := old.Attached.(*purge.Subject); ok {
+	if inherits {
+		switch before := old.Attached.(type) {
+		case *purge.Subject:
 			s.Inherit(before)
+		case *searchLink:
+			s.Inherit(before.subject)
 		}
 	}
-	if f.h.cfg.Store.Disk == nil {
-		return s, nil
+	return s, nil
+}
+
+// lacksTags reports whether a field that may carry tags or groups isn't in h.
+func (p *purger) lacksTags(h http.Header) bool {
+	return len(h["Cache-Groups"]) == 0 || slices.ContainsFunc(p.tags.Fields(), func(name string) bool { return len(h[name]) == 0 })
+}
+
+// joinTags adds the tags and groups of before to facts; ok says that they are known.
+func joinTags(facts, before *purge.Facts, ok bool) {
+	facts.Tags, facts.Groups = unite(facts.Tags, before.Tags), unite(facts.Groups, before.Groups)
+	size := 0
+	for _, tag := range slices.Concat(facts.Tags, facts.Groups) {
+		size += len(tag)
 	}
-	return s, appendFacts(nil, &facts, f.h.purges.list.Written())
+	if facts.AllTags = facts.AllTags || before.AllTags || !ok || size > purge.MaxTagTextBytes ||
+		len(facts.Tags)+len(facts.Groups) > purge.MaxTags; facts.AllTags {
+		facts.Tags, facts.Groups = nil, nil
+	}
 }
 
 // attached are a subject and its facts as an object has them.

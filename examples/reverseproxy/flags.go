@@ -127,6 +127,18 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	given := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var empty []string // an unset variable of a shell, most likely
+	fs.Visit(func(f *flag.Flag) {
+		if f.Name != "origin" && f.Value.String() == "" {
+			empty = append(empty, "-"+f.Name)
+		}
+	})
+	if len(empty) > 0 {
+		return c, fmt.Errorf("%s: is given, but empty; leave it out, or say what it is", strings.Join(empty, ", "))
+	}
+	if strings.ContainsFunc(c.adminToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return c, errors.New("-admin-token: must be visible ASCII characters without spaces; no client could send it otherwise")
+	}
 	var err error
 	if c.origins, err = parseOrigins(texts); err != nil {
 		return c, fmt.Errorf("-origin: %w", err)
