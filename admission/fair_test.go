@@ -17,6 +17,7 @@ type contender struct {
 	weight int
 	cost   int // of each request, at most
 	routes int
+	first  RouteID // of routes
 	queued []*waiter
 	served float64 // cost / weight
 }
@@ -24,7 +25,7 @@ type contender struct {
 // queue tops up the contender's requests, to more than one release can admit.
 func (c *contender) queue(l *Limiter, rng *rand.Rand) {
 	for len(c.queued) < 40 {
-		r := Request{Tenant: c.name, Weight: c.weight, Cost: 1 + rng.IntN(c.cost), Route: RouteID(rng.IntN(c.routes))}
+		r := Request{Tenant: c.name, Weight: c.weight, Cost: 1 + rng.IntN(c.cost), Route: c.first + RouteID(rng.IntN(c.routes))}
 		c.queued = append(c.queued, l.enqueue(&r, l.place(&r), l.now(), time.Hour))
 	}
 }
@@ -90,12 +91,12 @@ func TestNothingIsSavedUpBehindAFullRoute(t *testing.T) {
 	t.Parallel()
 	for seed := range 20 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 5))
-		l := newLimiter(t, Options{Limit: 8 + rng.IntN(8), Queue: 4000, TenantQueue: 4000, StandingAfter: -1, Routes: []Route{{Name: "narrow", Limit: 1}}})
-		const narrow = 1
+		l := newLimiter(t, Options{Limit: 8 + rng.IntN(8), Queue: 4000, TenantQueue: 4000, StandingAfter: -1, Routes: []Route{{Name: "a"}, {Name: "b"}, {Name: "narrow", Limit: 1}}})
+		const narrow = 3
 		mustTry(t, l, Request{Route: narrow})
 		var tenants []*contender
 		for i := range 2 + rng.IntN(4) {
-			c := &contender{name: fmt.Sprint(i), weight: 1 + rng.IntN(5), cost: 1 + rng.IntN(6), routes: 1}
+			c := &contender{name: fmt.Sprint(i), weight: 1 + rng.IntN(5), cost: 1 + rng.IntN(6), routes: 1 + rng.IntN(2), first: RouteID(rng.IntN(2))}
 			if i%2 == 0 {
 				r := Request{Tenant: c.name, Weight: c.weight, Route: narrow}
 				require.False(t, l.enqueue(&r, l.place(&r), l.now(), time.Hour).settled)
