@@ -41,7 +41,7 @@ func (l *Limiter) next(rank int, now int64) *waiter {
 		if l.outranked(rank, q.route) || !l.counts.fitsRoute(q.route, w.cost) {
 			continue
 		}
-		if best == nil || w.flow.sooner(best.flow) {
+		if best == nil || w.flow.precedes(best.flow) {
 			best = w
 		}
 	}

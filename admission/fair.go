@@ -4,7 +4,14 @@ package admission
 // tenant has a place in virtual time at which its next request starts; serving
 // one moves it on by cost / weight, and the tenant with the earliest start is
 // next. A tenant that comes new, or after a pause, starts at the start of the
-// request that was served last: what it didn't use is not saved up.
+// request that was served last: what it didn't use is not saved up. Nor is what it
+// couldn't use because the routes it waited for were full: when it's served at
+// last, it starts there as well.
+//
+// Those who wait for the same full route compete for that route's room only, while
+// others move virtual time on. So each has another start among them, which isn't
+// lifted, or they would take turns whatever they weigh and cost. Where no route was
+// full both starts are the same.
 
 // costShift is the scale of virtual time: a cost of 1 at a weight of 1.
 const costShift = 16
@@ -74,7 +81,7 @@ func (n *line) flowOf(t *tenant, q *queue, seq uint64) *flow {
 	} else {
 		f = new(flow)
 	}
-	*f = flow{tenant: t, queue: q, seq: seq, sibling: t.flows}
+	*f = flow{tenant: t, queue: q, seq: seq, start: n.entry(t, q), sibling: t.flows}
 	t.flows = f
 	q.add(f)
 	return f
@@ -121,14 +128,37 @@ func (n *line) pull(w *waiter) {
 	}
 }
 
+// entry is where a tenant that comes to a queue starts there: as far behind the
+// first as it is behind the line's virtual time. Only if the queue was held up its
+// first flow is earlier than that time.
+func (n *line) entry(t *tenant, q *queue) uint64 {
+	at := n.virtual
+	if len(q.heap) > 0 && before(q.heap[0].start, at) {
+		at = q.heap[0].start
+	}
+	if before(n.virtual, t.start) {
+		at += t.start - n.virtual
+	}
+	return at
+}
+
 // charge moves w's tenant on in virtual time because w is about to be served.
 func (n *line) charge(w *waiter) {
 	t := w.flow.tenant
 	if before(n.virtual, t.start) {
 		n.virtual = t.start
+	} else {
+		t.start = n.virtual
 	}
-	t.start += uint64(w.cost) << costShift / w.weight
+	moved := uint64(w.cost) << costShift / w.weight
+	t.start += moved
 	for f := t.flows; f != nil; f = f.sibling {
+		f.start += moved
+		// What it's served elsewhere doesn't set it back without end in a queue
+		// that is held up.
+		if most := n.entry(t, f.queue); f != w.flow && before(most, f.start) {
+			f.start = most
+		}
 		f.queue.fix(f)
 	}
 }

@@ -17,6 +17,7 @@ type contender struct {
 	weight int
 	cost   int // of each request, at most
 	routes int
+	first  RouteID // of routes
 	queued []*waiter
 	served float64 // cost / weight
 }
@@ -24,7 +25,7 @@ type contender struct {
 // queue tops up the contender's requests, to more than one release can admit.
 func (c *contender) queue(l *Limiter, rng *rand.Rand) {
 	for len(c.queued) < 40 {
-		r := Request{Tenant: c.name, Weight: c.weight, Cost: 1 + rng.IntN(c.cost), Route: RouteID(rng.IntN(c.routes))}
+		r := Request{Tenant: c.name, Weight: c.weight, Cost: 1 + rng.IntN(c.cost), Route: c.first + RouteID(rng.IntN(c.routes))}
 		c.queued = append(c.queued, l.enqueue(&r, l.place(&r), l.now(), time.Hour))
 	}
 }
@@ -80,6 +81,105 @@ func TestFairness(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Whatever tenants that wait only for a full route didn't get while others were
+// served, they get no more of the shared room afterwards than their weights say:
+// a request each comes first, since they waited for it.
+func TestNothingIsSavedUpBehindAFullRoute(t *testing.T) {
+	t.Parallel()
+	for seed := range 20 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 5))
+		l := newLimiter(t, Options{Limit: 8 + rng.IntN(8), Queue: 4000, TenantQueue: 4000, StandingAfter: -1, Routes: []Route{{Name: "a"}, {Name: "b"}, {Name: "narrow", Limit: 1}}})
+		const narrow = 3
+		mustTry(t, l, Request{Route: narrow})
+		var tenants []*contender
+		for i := range 2 + rng.IntN(4) {
+			c := &contender{name: fmt.Sprint(i), weight: 1 + rng.IntN(5), cost: 1 + rng.IntN(6), routes: 1 + rng.IntN(2), first: RouteID(rng.IntN(2))}
+			if i%2 == 0 {
+				r := Request{Tenant: c.name, Weight: c.weight, Route: narrow}
+				require.False(t, l.enqueue(&r, l.place(&r), l.now(), time.Hour).settled)
+			}
+			tenants = append(tenants, c)
+		}
+		// Others have what they want, long since.
+		for range 100 + rng.IntN(1000) {
+			p, d := l.Acquire(background, Request{Tenant: tenants[1].name, Weight: tenants[1].weight})
+			require.True(t, d.OK())
+			p.Release()
+		}
+		running := []Permit{mustTry(t, l, Request{Tenant: "other", Cost: int(l.counts.limit) - 1})}
+		for range 1000 {
+			for _, c := range tenants {
+				c.queue(l, rng)
+			}
+			i := rng.IntN(len(running))
+			running[i].Release()
+			running[i] = running[len(running)-1]
+			running = running[:len(running)-1]
+			for _, c := range tenants {
+				running = append(running, c.collect(t, l)...)
+			}
+			for _, a := range tenants {
+				for _, b := range tenants {
+					most := 2 * (float64(a.cost)/float64(a.weight) + float64(b.cost)/float64(b.weight))
+					require.LessOrEqual(t, a.served-b.served, most+0.01, "%v against %v", a.name, b.name)
+				}
+			}
+		}
+	}
+}
+
+// Of a narrow route's room tenants have what their weights say as well, however
+// quickly others are served meanwhile; also those who come later, or are served
+// elsewhere too.
+func TestWeightsOnANarrowRoute(t *testing.T) {
+	for _, others := range []int{0, 1, 20} {
+		l := newLimiter(t, Options{Limit: 10, Queue: 4000, TenantQueue: 4000, StandingAfter: -1, Routes: []Route{{Name: "narrow", Limit: 1}}})
+		const narrow = 1
+		held := mustTry(t, l, Request{Route: narrow})
+		queued := map[*waiter]string{}
+		put := func(tenant string, weight, n int) {
+			for range n {
+				r := Request{Tenant: tenant, Weight: weight, Route: narrow}
+				queued[l.enqueue(&r, l.place(&r), l.now(), time.Hour)] = tenant
+			}
+		}
+		turns := func(n int) map[string]int {
+			got := map[string]int{}
+			for range n {
+				for i := range others {
+					p, d := l.Acquire(background, Request{Tenant: []string{"quick", "four"}[i%2]})
+					require.True(t, d.OK())
+					p.Release()
+				}
+				held.Release()
+				for w, tenant := range queued {
+					if w.settled {
+						delete(queued, w)
+						<-w.wake
+						held, _ = l.recycle(w)
+						got[tenant]++
+					}
+				}
+			}
+			return got
+		}
+		put("four", 4, 1000)
+		put("one", 1, 1000)
+		first := turns(200)
+		if others < 2 { // or "four" has its part elsewhere
+			assert.InDelta(t, 160, first["four"], 4, "%v", first)
+		}
+		put("late", 2, 1000)
+		second := turns(140)
+		assert.InDelta(t, 2*second["one"], second["late"], 4, "%v", second)
+		// Once it's served elsewhere no more, that isn't held against it.
+		others = 0
+		third := turns(140)
+		assert.InDelta(t, 80, third["four"], 4, "%v", third)
+		held.Release()
 	}
 }
 

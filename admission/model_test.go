@@ -205,7 +205,7 @@ func (g *program) nobodySleepsInVain() {
 			if a.p.rank != rank || !g.isFront(a, now) || !l.counts.fitsRoute(a.p.route, a.p.cost) {
 				continue
 			}
-			if best == nil || a.w.flow.sooner(best.w.flow) {
+			if best == nil || a.w.flow.precedes(best.w.flow) {
 				best = a
 			}
 		}

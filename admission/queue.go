@@ -33,7 +33,8 @@ type flow struct {
 	tenant         *tenant
 	queue          *queue
 	oldest, newest *waiter
-	sibling        *flow // the tenant's next, in another route's queue
+	sibling        *flow  // the tenant's next, in another route's queue
+	start          uint64 // in virtual time, among the flows of the queue
 	seq            uint64
 	pos            int // in the queue's heap
 }
@@ -80,8 +81,16 @@ func (q *queue) standing(now int64, after time.Duration) bool {
 // before compares instants of virtual time, which may wrap around.
 func before(a, b uint64) bool { return int64(a-b) < 0 }
 
-// sooner reports whether it is f's turn before g's.
+// sooner reports whether it is f's turn before g's, of the same queue.
 func (f *flow) sooner(g *flow) bool {
+	if f.start != g.start {
+		return before(f.start, g.start)
+	}
+	return before(f.seq, g.seq)
+}
+
+// precedes reports whether it is f's turn before g's, each the first of its queue.
+func (f *flow) precedes(g *flow) bool {
 	if f.tenant.start != g.tenant.start {
 		return before(f.tenant.start, g.tenant.start)
 	}
