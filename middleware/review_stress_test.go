@@ -99,7 +99,7 @@ func TestReviewNothingInvalidatedComesBack(t *testing.T) {
 		}
 		wg.Go(func() {
 			for time.Now().Before(stop) {
-				n := 1
+				n := rand.IntN(6)
 				v := version.Add(1)
 				kind := "POST"
 				if rand.IntN(3) == 0 {
