@@ -18,7 +18,8 @@ func Invalidates(method string, status int) bool {
 
 // InvalidationTargets returns the URIs to invalidate after an answer for which
 // [Invalidates] holds: the target itself, and what its Location and
-// Content-Location name, if that has the same origin (RFC 9111 §4.4). target must
+// Content-Location name, if that has the same origin (RFC 9111 §4.4), also as they
+// spell its path if that has dot segments. target must
 // be absolute; it is the URI the client meant, not the one the origin got.
 // Fragments and user information are left out.
 func InvalidationTargets(target *url.URL, response http.Header) []*url.URL {
@@ -33,12 +34,27 @@ func InvalidationTargets(target *url.URL, response http.Header) []*url.URL {
 			continue
 		}
 		u := bare(target.ResolveReference(ref))
-		if !sameOrigin(u, target) || known(list, u) {
+		if !sameOrigin(u, target) {
 			continue
 		}
-		list = append(list, u)
+		for _, u := range [...]*url.URL{u, spelt(u, ref)} {
+			if !known(list, u) {
+				list = append(list, u)
+			}
+		}
 	}
 	return list
+}
+
+// spelt is u, which ref was resolved to, with ref's own path if that is absolute: some
+// clients send its dot segments, and what is stored for those is of the same resource.
+func spelt(u, ref *url.URL) *url.URL {
+	if !strings.HasPrefix(ref.Path, "/") {
+		return u
+	}
+	c := *u
+	c.Path, c.RawPath = ref.Path, ref.RawPath
+	return &c
 }
 
 func bare(u *url.URL) *url.URL {

@@ -165,6 +165,8 @@ func TestInvalidation(t *testing.T) { // §4.4
 		{"two lines", header("Location", "b", "Location", "c"), nil},
 		{"no URI", header("Location", "%zz"), nil},
 		{"empty is the target", header("Content-Location", ""), nil},
+		{"dot segments", header("Location", "/x/../y/./z?q", "Content-Location", "./../w"),
+			[]string{"https://Example.com/y/z?q", "https://Example.com/x/../y/./z?q", "https://Example.com/w"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
