@@ -17,7 +17,8 @@ import (
 var ErrNoCredentials = errors.New("no valid credentials")
 
 // BearerToken authorises requests with "Authorization: Bearer " and the token. It
-// compares in constant time. An empty token authorises nobody.
+// compares in constant time. An empty token authorises nobody, nor does one that can't
+// be sent: with spaces around it, or bytes that aren't visible ASCII.
 func BearerToken(token string) func(*http.Request) (string, error) {
 	want := sha256.Sum256([]byte(token))
 	return func(r *http.Request) (string, error) {
