@@ -62,6 +62,7 @@ type conn struct {
 	raw    *countedConn // of HTTP/1; nil for HTTP/2
 	remote netip.AddrPort
 	tls    *tls.ConnectionState // of HTTP/1; net/http tells it for HTTP/2
+	took   time.Duration        // to connect
 	until  time.Time            // no new requests then; zero for never
 
 	// current is the exchange of an HTTP/1 connection, for its timer.
