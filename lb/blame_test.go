@@ -49,6 +49,8 @@ func TestStalledUploadsBlameNobody(t *testing.T) {
 			}
 			defer c.Close()
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\nab")
+			time.Sleep(200 * time.Millisecond) // the origin has long given up
+			io.WriteString(c, "c")
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if assert.NoError(t, err) {
 				assert.Equal(t, http.StatusBadGateway, res.StatusCode)
