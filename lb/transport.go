@@ -117,6 +117,13 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 			x.reset()
 			continue // nobody saw it; connections kept are finite, so this ends
 		}
+		if upgrade && req.Method == http.MethodGet && !x.send.begun() && c.silent() &&
+			(failed.Failure == FailureClosed || failed.Failure == FailureProtocol) {
+			// crypto/tls's servers say nothing where they have HTTP/2 only.
+			upgrade, acquire = false, t.pool.acquire
+			x.reset()
+			continue
+		}
 		x.send.finish()
 		return nil, failed
 	}

@@ -11,8 +11,6 @@ import (
 // once before that is a failure.
 const maxRefused = 3
 
-var errNoHTTP1 = errors.New("the origin doesn't say that it takes HTTP/1")
-
 var errNoStreams = errors.New("new connections take no streams")
 
 // want is a request without a connection.
@@ -47,14 +45,6 @@ func (p *pool) acquireHTTP1(ctx context.Context, fresh bool) (*conn, bool, error
 		return nil, false, err
 	}
 	p.mu.Lock()
-	if noHTTP1 := c.tls != nil && c.tls.NegotiatedProtocol == "" && p.t.o.Protocol == ProtocolAuto; noHTTP1 && (p.http2 || !p.known) {
-		// crypto/tls's servers are silent where they have HTTP/2 only. The ordinary
-		// connection shows whether this one is such.
-		c.gone = true
-		p.mu.Unlock()
-		shut([]*conn{c})
-		return nil, false, &dialError{FailureTLS, errNoHTTP1}
-	}
 	if p.closed {
 		c.gone = true
 		p.mu.Unlock()

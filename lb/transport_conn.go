@@ -97,3 +97,6 @@ func (c *conn) http2() bool { return c.raw == nil }
 func (c *conn) takes() bool {
 	return !c.retired && !c.full && (c.streams == 0 || !c.learning.Load())
 }
+
+// silent reports whether an HTTP/1 connection's origin didn't choose that protocol.
+func (c *conn) silent() bool { return c.tls != nil && c.tls.NegotiatedProtocol == "" }

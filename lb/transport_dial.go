@@ -62,7 +62,7 @@ func (p *pool) dial() {
 		p.failLocked(&dialError{FailureClosed, net.ErrClosed})
 	default:
 		p.addLocked(c)
-		p.http2, p.known = c.http2(), true
+		p.http2 = c.http2()
 		if c.http2() {
 			p.shared = append(p.shared, c)
 			c.learning.Store(true)

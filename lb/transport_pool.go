@@ -27,7 +27,6 @@ type pool struct {
 	settle int       // the connections that settle
 	dials  int       // under way
 	http2  bool      // the last connection was one
-	known  bool      // there was one
 	closed bool
 	timer  *time.Timer
 	armed  bool
