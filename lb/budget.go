@@ -12,16 +12,25 @@ const budgetSeconds = 10
 // that little more load, not three times as much.
 type budget struct {
 	mu      sync.Mutex
-	seconds [budgetSeconds]struct{ requests, retries int }
+	seconds [budgetSeconds]budgetSecond
 	last    int64 // the second that was written last
 }
+
+type budgetSecond struct{ requests, retries, free int }
+
+// Repetitions of what reached no process of an origin, or only found that a
+// connection was closed, have a budget of their own: one for each request, and a few.
+const (
+	freePercent = 100
+	freeFloor   = 3
+)
 
 // turn forgets the seconds that are too old. A clock that goes back is taken as
 // standing still.
 func (b *budget) turn(now time.Time) int {
 	s := max(now.Unix(), b.last)
 	for n := min(s-b.last, budgetSeconds); n > 0; n-- {
-		b.seconds[(s-n+1)%budgetSeconds] = struct{ requests, retries int }{}
+		b.seconds[(s-n+1)%budgetSeconds] = budgetSecond{}
 	}
 	b.last = s
 	return int(s % budgetSeconds)
@@ -48,5 +57,22 @@ func (b *budget) take(now time.Time, percent, floor int) bool {
 		return false
 	}
 	b.seconds[i].retries++
+	return true
+}
+
+// takeFree is take for a repetition that isn't load, or hardly any.
+func (b *budget) takeFree(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := b.turn(now)
+	requests, free := 0, 0
+	for _, s := range b.seconds {
+		requests += s.requests
+		free += s.free
+	}
+	if free >= freeFloor+requests*freePercent/100 {
+		return false
+	}
+	b.seconds[i].free++
 	return true
 }

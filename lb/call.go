@@ -216,11 +216,17 @@ func (c *call) another(l *lease) (*lease, string) {
 	if why := c.forbidden(l, te, unseen); why != "" {
 		return nil, why
 	}
-	if te != nil && te.Stale() && !l.fresh {
-		return c.again(l), nextFresh
-	}
-	if te != nil && te.Failure == FailureRejected && !l.fresh {
-		return c.again(l), nextStream
+	if te != nil && !l.fresh {
+		stale := te.Stale()
+		if stale && !c.pay(true) || te.Failure == FailureRejected && !c.pay(isGoaway(te)) {
+			return nil, noneBudget
+		}
+		if stale {
+			return c.again(l), nextFresh
+		}
+		if te.Failure == FailureRejected {
+			return c.again(l), nextStream
+		}
 	}
 	if te != nil && te.Failure == FailureShutdown {
 		if next := c.replaced(l); next != nil {
@@ -232,13 +238,20 @@ func (c *call) another(l *lease) (*lease, string) {
 	if next == nil {
 		return nil, noneOrigin
 	}
-	// What no origin has seen is no load that a repetition adds to.
-	if !unseen && !c.first.shared.budget.take(time.Now(), c.first.retry.percent, c.first.retry.floor) {
+	if !c.pay(te != nil && te.unreached()) {
 		next.cancel()
 		c.last = l
 		return nil, noneBudget
 	}
 	return next, nextOrigin
+}
+
+// pay takes a repetition from the retry budget, or from that for what is no load.
+func (c *call) pay(free bool) bool {
+	if free {
+		return c.first.shared.budget.takeFree(time.Now())
+	}
+	return c.first.shared.budget.take(time.Now(), c.first.retry.percent, c.first.retry.floor)
 }
 
 // replaced finds another place for an attempt whose connections were shut down

@@ -84,14 +84,23 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 	}
 	ctx := req.Context()
 	acquire := t.pool.acquire
-	if x.req.Header["Upgrade"] != nil {
+	upgrade := x.req.Header["Upgrade"] != nil
+	if upgrade {
 		acquire = t.pool.acquireHTTP1
 	}
 	for {
 		c, reused, err := acquire(ctx, fresh)
+		if upgrade && t.o.Protocol != ProtocolHTTP1 && isTLSFailure(err) && ctx.Err() == nil {
+			// Maybe it has HTTP/2 only, and can't say so but by this.
+			upgrade, acquire = false, t.pool.acquire
+			continue
+		}
 		if err != nil {
 			x.send.finish()
 			return nil, t.acquireError(ctx, err)
+		}
+		if c.http2() && x.req.Header["Upgrade"] != nil {
+			x.req.Header = withoutUpgrade(x.req.Header)
 		}
 		if info != nil {
 			*info = attemptInfo{Remote: c.remote, Reused: reused}
@@ -107,6 +116,13 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 		if reused && !failed.Wrote && !x.send.begun() && failed.Failure == FailureClosed {
 			x.reset()
 			continue // nobody saw it; connections kept are finite, so this ends
+		}
+		if upgrade && req.Method == http.MethodGet && !x.send.begun() && c.silent() &&
+			(failed.Failure == FailureClosed || failed.Failure == FailureProtocol) {
+			// crypto/tls's servers say nothing where they have HTTP/2 only.
+			upgrade, acquire = false, t.pool.acquire
+			x.reset()
+			continue
 		}
 		x.send.finish()
 		return nil, failed
@@ -154,6 +170,12 @@ func withoutUpgrade(h http.Header) http.Header {
 		delete(h, name)
 	}
 	return h
+}
+
+// isTLSFailure reports whether a handshake failed.
+func isTLSFailure(err error) bool {
+	de, ok := errors.AsType[*dialError](err)
+	return ok && de.failure == FailureTLS
 }
 
 // acquireError tells why there is no connection.

@@ -62,6 +62,7 @@ type conn struct {
 	raw    *countedConn // of HTTP/1; nil for HTTP/2
 	remote netip.AddrPort
 	tls    *tls.ConnectionState // of HTTP/1; net/http tells it for HTTP/2
+	took   time.Duration        // to connect
 	until  time.Time            // no new requests then; zero for never
 
 	// current is the exchange of an HTTP/1 connection, for its timer.
@@ -96,3 +97,6 @@ func (c *conn) http2() bool { return c.raw == nil }
 func (c *conn) takes() bool {
 	return !c.retired && !c.full && (c.streams == 0 || !c.learning.Load())
 }
+
+// silent reports whether an HTTP/1 connection's origin didn't choose that protocol.
+func (c *conn) silent() bool { return c.tls != nil && c.tls.NegotiatedProtocol == "" }

@@ -44,11 +44,12 @@ func (o *TransportOptions) client(http2 bool) *http.Transport {
 
 // connect makes a connection that is ready for requests.
 func (t *transport) connect(ctx context.Context, http1 bool) (*conn, error) {
+	began := time.Now()
 	raw, remote, err := t.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{remote: remote}
+	c := &conn{remote: remote, took: time.Since(began)}
 	if t.target.name != "" && t.o.ConnLifetime > 0 {
 		tenth := t.o.ConnLifetime / 10
 		c.until = time.Now().Add(t.o.ConnLifetime - tenth + rand.N(2*tenth+1))

@@ -38,6 +38,7 @@ type exchange struct {
 	expired atomic.Uint32 // the Failure that the watch saw
 	seen    time.Time     // when the watch last saw progress; the watch's own
 	done    atomic.Bool
+	began   time.Time // on this connection
 
 	sentBefore, gotBefore int64 // of an HTTP/1 connection
 
@@ -48,7 +49,7 @@ type exchange struct {
 // run sends the request on c and waits for the response's head.
 func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Response, *TransportError) {
 	outer := ctx
-	x.c = c
+	x.c, x.began = c, time.Now()
 	if c.http2() {
 		ctx, x.cancel = context.WithCancelCause(ctx)
 		x.req = *x.req.WithContext(ctx)
@@ -199,8 +200,16 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 	default:
 		e.Failure = FailureProtocol
 	}
+	e.late = time.Since(x.began) > staleFor(x.c.took)
+	if (e.Failure == FailureClosed || e.Failure == FailureHeadCut) && !e.Stale() && x.uploading() {
+		e.Failure = FailureUpload
+	}
 	return e
 }
+
+// uploading reports whether the origin has begun to get a body that the visitor
+// hasn't sent to its end.
+func (x *exchange) uploading() bool { return x.send.begun() && x.flags.Load()&sent == 0 }
 
 // http2Failure returns the kind of an HTTP/2 error before the response's head.
 func http2Failure(err error) Failure {
@@ -259,6 +268,8 @@ func (x *exchange) bodyFailure(err error) *TransportError {
 		e.Failure = FailureDeadline
 	case ctx.Err() != nil:
 		e.Failure = FailureCanceled
+	case x.uploading():
+		e.Failure = FailureUpload
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 )
 
 // Failure is why an attempt at an origin failed.
@@ -52,6 +53,10 @@ const (
 	FailureRequest
 	// FailureShutdown: the transport was closed.
 	FailureShutdown
+	// FailureUpload: the connection was lost while the rest of the request's body
+	// was to come from the visitor. As a rule the origin gave up waiting for it: not
+	// its fault.
+	FailureUpload
 )
 
 var failureNames = []string{
@@ -59,6 +64,7 @@ var failureNames = []string{
 	"connection lost before the response", "rejected unprocessed", "request body not taken", "response head timeout",
 	"response head cut", "protocol error", "response body timeout", "response body cut",
 	"canceled by the client", "deadline passed", "request failed", "shut down",
+	"connection lost during the upload",
 }
 
 // String returns the reason in a few words.
@@ -76,7 +82,7 @@ func (f Failure) Timeout() bool {
 // OriginAtFault reports whether the failure speaks against the origin.
 func (f Failure) OriginAtFault() bool {
 	switch f {
-	case FailureNone, FailureCanceled, FailureDeadline, FailureRequest, FailureShutdown:
+	case FailureNone, FailureCanceled, FailureDeadline, FailureRequest, FailureShutdown, FailureUpload:
 		return false
 	}
 	return true
@@ -96,6 +102,8 @@ type TransportError struct {
 	Wrote bool
 	// Err is the cause.
 	Err error
+
+	late bool // a kept connection worked when the request was sent
 }
 
 // Error returns origin, kind and cause in one line.
@@ -111,8 +119,30 @@ func (e *TransportError) Timeout() bool { return e.Failure.Timeout() }
 
 // Stale reports whether a kept connection turned out to be closed: the origin
 // may not have seen the request, or may have. A request that may be repeated
-// deserves one more attempt at the same origin.
-func (e *TransportError) Stale() bool { return e.Reused && e.Failure == FailureClosed }
+// deserves one more attempt at the same origin. It isn't stale if it was lost later
+// than 50 ms, twice the time that it took to connect, and no more than a second,
+// after the request: that is an origin which had begun to work.
+func (e *TransportError) Stale() bool { return e.Reused && e.Failure == FailureClosed && !e.late }
+
+// A kept connection that was closed is noticed within a round trip; connecting
+// takes one, too.
+const (
+	staleWithin = 50 * time.Millisecond
+	staleAtMost = time.Second
+)
+
+// staleFor returns for how long after a request the loss of a kept connection
+// counts as an old one.
+func staleFor(connect time.Duration) time.Duration {
+	return min(staleWithin+2*connect, staleAtMost)
+}
+
+// unreached reports whether the attempt reached no process of the origin: its name
+// has no address, or its host refused to connect. A handshake that hangs and a
+// stream that is refused are work for it.
+func (e *TransportError) unreached() bool {
+	return e.Failure == FailureResolve || e.Failure == FailureDial
+}
 
 // FailureOf returns the kind of the first [TransportError] in err's chain. Else
 // it judges by the cause; what it doesn't know is [FailureProtocol].
@@ -195,5 +225,9 @@ func isRejected(err error) bool {
 	if errors.As(err, &se) {
 		return se.Code == http2RefusedStream
 	}
-	return strings.Contains(err.Error(), "graceful shutdown GOAWAY")
+	return isGoaway(err)
 }
+
+// isGoaway reports whether an HTTP/2 connection ended in good order before it took
+// the request.
+func isGoaway(err error) bool { return strings.Contains(err.Error(), "graceful shutdown GOAWAY") }

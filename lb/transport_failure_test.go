@@ -312,7 +312,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestFailureNames(t *testing.T) {
 	seen := map[string]bool{}
-	for f := FailureNone; f <= FailureShutdown; f++ {
+	for f := FailureNone; f <= FailureUpload; f++ {
 		assert.NotContains(t, f.String(), "unknown")
 		assert.False(t, seen[f.String()])
 		seen[f.String()] = true
