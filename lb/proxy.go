@@ -73,6 +73,8 @@ func unsendable(r *http.Request) error {
 	switch {
 	case r.Host != "" && !validAuthority(r.Host):
 		return errBadAuthority
+	case r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https":
+		return errOtherScheme // such as "mailto:x" or "http:admin"
 	case !validTarget(r.URL):
 		return errBadTarget
 	}
