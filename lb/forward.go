@@ -200,10 +200,11 @@ func (p *proxy) clean(r *http.Request) *http.Request {
 	return &out
 }
 
-// mayUpgrade reports whether the protocol that r wants is allowed.
+// mayUpgrade reports whether the protocol that r wants is allowed. HTTP/1.0 has no
+// upgrades (RFC 9110 §7.8).
 func (p *proxy) mayUpgrade(r *http.Request) bool {
 	lines := r.Header["Upgrade"]
-	if len(lines) != 1 {
+	if len(lines) != 1 || !r.ProtoAtLeast(1, 1) {
 		return false
 	}
 	want := lines[0]

@@ -14,9 +14,6 @@ func (pc *poolConfig) hashKey(req *http.Request) (uint64, bool) {
 	case HashClient:
 		return clientKey(req)
 	case HashPath:
-		if req.URL.RawPath == "" {
-			return digestString(req.URL.Path), true
-		}
 		return digestString(req.URL.EscapedPath()), true
 	case HashKey:
 		k, ok := keyFrom(req.Context())

@@ -68,6 +68,54 @@ func TestOptionsReportAllProblems(t *testing.T) {
 	assert.Equal(t, []string{"Pools[0].Origins"}, fields(err))
 }
 
+// The same server twice would get twice its share, and be asked twice by whoever looks
+// for another origin.
+func TestOneServerInTwoSpellings(t *testing.T) {
+	for _, c := range []struct {
+		origins []Origin
+		want    []string
+	}{
+		{[]Origin{{Address: "10.0.0.1"}, {Address: "10.0.0.1:443"}}, []string{"Pools[0].Origins[1].Address"}},
+		{[]Origin{{Address: "A.test"}, {Address: "b.test"}, {Address: "a.test"}, {Address: "a.test.:443"}}, []string{"Pools[0].Origins[2].Address", "Pools[0].Origins[3].Address"}},
+		{[]Origin{{Address: "[2001:db8::1]:443"}, {Address: "2001:DB8:0::1"}}, []string{"Pools[0].Origins[1].Address"}},
+		{[]Origin{{Address: "::ffff:10.0.0.1", ID: "x"}, {Address: "10.0.0.1"}}, []string{"Pools[0].Origins[1].Address"}},
+		{[]Origin{{Address: "a.test"}, {Address: "a.test"}}, []string{"Pools[0].Origins[1].ID"}},
+		{[]Origin{{Address: "a.test", ID: "x"}, {Address: "A.test", ID: "y"}}, nil},
+		{[]Origin{{Address: "a.test"}, {Address: "A.test:80"}, {Address: "A.test", Scheme: "http", ID: "plain"}}, nil},
+	} {
+		_, err := New(Options{Pools: []Pool{{Name: "p", Origins: c.origins}}})
+		assert.Equal(t, c.want, fields(err), "%v", c.origins)
+	}
+}
+
+func TestHashNameIsAToken(t *testing.T) {
+	for name, want := range map[string][]string{
+		"session": nil, "X-Tenant": nil, "__Host-sid": nil, "a b": {"Pools[0].HashName"}, "a:b": {"Pools[0].HashName"}, "a=b": {"Pools[0].HashName"},
+		"a;": {"Pools[0].HashName"}, "\xe9": {"Pools[0].HashName"}, "a\r\n": {"Pools[0].HashName"}, "": {"Pools[0].HashName"},
+	} {
+		for _, policy := range []Policy{HashHeader, HashCookie} {
+			_, err := New(Options{Pools: []Pool{{Name: "p", Policy: policy, HashName: name, Origins: []Origin{{Address: "a"}}}}})
+			assert.Equal(t, want, fields(err), "%q", name)
+		}
+	}
+}
+
+// A path is hashed in its escaped form, whether that is how net/url would write it or
+// not: "/products/1" is one of the published vectors.
+func TestPathsAreHashedEscaped(t *testing.T) {
+	pc := &poolConfig{Pool: Pool{Policy: HashPath}}
+	for target, want := range map[string]string{
+		"/": "/", "/products/1": "/products/1", "/products/1?q=1": "/products/1", "/a%20b": "/a%20b", "/a%2Fb": "/a%2Fb", "/a%2fb": "/a%2fb",
+		"/%61": "/%61", "/a": "/a", "/caf%C3%A9": "/caf%C3%A9", "*": "*",
+	} {
+		k, ok := pc.hashKey(httptest.NewRequest("OPTIONS", target, nil))
+		assert.True(t, ok)
+		assert.Equal(t, digestString(want), k, target)
+	}
+	k, _ := pc.hashKey(httptest.NewRequest("GET", "/products/1", nil))
+	assert.EqualValues(t, 0x2f35821ed5340bb6, k)
+}
+
 // The defaults: port 443, weight 1, round robin, one healthy, 200 connections,
 // three attempts, a fifth of the requests.
 func TestDefaults(t *testing.T) {

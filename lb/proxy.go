@@ -73,6 +73,8 @@ func unsendable(r *http.Request) error {
 	switch {
 	case r.Host != "" && !validAuthority(r.Host):
 		return errBadAuthority
+	case r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https":
+		return errOtherScheme // such as "mailto:x" or "http:admin"
 	case !validTarget(r.URL):
 		return errBadTarget
 	}
@@ -186,7 +188,8 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 }
 
 // guardHints keeps a 1xx response of an attempt that was given up from clearing the
-// header that is being filled. ReverseProxy keeps them out only after RoundTrip.
+// header that is being filled. ReverseProxy keeps them out only after RoundTrip. An
+// HTTP/1.0 client gets none at all (RFC 9110 §15.2).
 func (f *forwarding) guardHints(out *http.Request) {
 	trace := httptrace.ContextClientTrace(out.Context()) // ReverseProxy's, made for this request
 	if trace == nil || trace.Got1xxResponse == nil {
@@ -196,7 +199,7 @@ func (f *forwarding) guardHints(out *http.Request) {
 	trace.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
 		f.hints.Lock()
 		defer f.hints.Unlock()
-		if f.headed {
+		if f.headed || !f.in.ProtoAtLeast(1, 1) {
 			return nil
 		}
 		return pass(code, header) // long after, when f has another request, this does nothing

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,32 @@ func TestProxyRefusesBrokenTargets(t *testing.T) {
 	}
 }
 
+// An absolute target is an http URL with a host, or none of the proxy's business: the
+// rest would be a request line that isn't one.
+func TestProxyRefusesTargetsOfOtherSchemes(t *testing.T) {
+	front := toOrigin(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.RequestURI) }))
+	for target, want := range map[string]string{
+		"http:admin": "400", "mailto:x": "400", "foo:*": "400", "http:*": "400", "x:/admin": "400", "foo://other.test/p": "400", "https:a/b": "400",
+		"/p?q": "200 /p?q", "http://a.test": "200 /", "HTTP://a.test/p": "200 /p", "https://a.test/p": "200 /p", "/http:admin": "200 /http:admin",
+	} {
+		c, err := net.Dial("tcp", front.Listener.Addr().String())
+		require.NoError(t, err)
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", target)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		body, _ := io.ReadAll(res.Body)
+		c.Close()
+		assert.Equal(t, want, strings.TrimSpace(fmt.Sprint(res.StatusCode, " ", string(body))), target)
+	}
+	c, err := net.Dial("tcp", front.Listener.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	io.WriteString(c, "OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	assert.Equal(t, 200, res.StatusCode)
+}
+
 func TestTransportRefusesBrokenTargets(t *testing.T) {
 	tr := transportTo(t, speaking(t, "HTTP/1.1 204 No Content\r\n\r\n"), TransportOptions{Scheme: "http"})
 	for _, query := range []string{"x HTTP/1.0", "x\r\nHost: y", "\x7f"} {
@@ -97,10 +124,12 @@ func TestTransportRefusesBrokenTargets(t *testing.T) {
 		_, err := tr.RoundTrip(r)
 		assert.Equal(t, TransportError{Failure: FailureRequest}, asTransportError(t, err), "%q", query)
 	}
-	r := httptest.NewRequest("GET", "http://shop.test/", nil)
-	r.URL.Opaque = "//shop.test/a b"
-	_, err := tr.RoundTrip(r)
-	assert.Equal(t, TransportError{Failure: FailureRequest}, asTransportError(t, err))
+	for _, opaque := range []string{"//shop.test/a b", "admin", "shop.test/p"} {
+		r := httptest.NewRequest("GET", "http://shop.test/", nil)
+		r.URL.Opaque = opaque
+		_, err := tr.RoundTrip(r)
+		assert.Equal(t, TransportError{Failure: FailureRequest}, asTransportError(t, err), opaque)
+	}
 }
 
 var authorities = map[string]bool{

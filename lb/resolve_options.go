@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/field"
 )
 
 // retryRules is Retry resolved.
@@ -140,6 +142,9 @@ func (pool Pool) checkHash(p *problems, pc *poolConfig) {
 	if named != (pool.HashName != "") {
 		p.bad("HashName", fmt.Sprintf("%q", pool.HashName), `is for "hash-header" and "hash-cookie", which need it: the name of the field or cookie`)
 	}
+	if named && pool.HashName != "" && !field.IsToken(pool.HashName) {
+		p.bad("HashName", fmt.Sprintf("%q", pool.HashName), "can't be the name of a field or cookie; write one without spaces, colons and the like")
+	}
 	if pool.Policy == HashHeader {
 		pc.HashName = http.CanonicalHeaderKey(pool.HashName)
 	}
@@ -188,11 +193,13 @@ func (r Retry) resolve(p *problems) retryRules {
 
 // resolveOrigins checks the origins.
 func (pc *poolConfig) resolveOrigins(p *problems) {
-	ids := map[string]bool{}
+	ids, servers := map[string]bool{}, map[string]bool{} // servers: whether the ID is their own
 	for i, o := range pc.Pool.Origins {
 		at := fmt.Sprintf("Origins[%d].", i)
+		ownID := o.ID != ""
 		setDefault(&o.ID, o.Address)
-		if ids[o.ID] {
+		again := ids[o.ID]
+		if again {
 			p.bad(at+"ID", fmt.Sprintf("%q", o.ID), "is used twice in the pool; give each origin its own, or leave it empty and the addresses different")
 		}
 		ids[o.ID] = true
@@ -203,7 +210,17 @@ func (pc *poolConfig) resolveOrigins(p *problems) {
 		if o.MaxConnections > maxConnections {
 			p.bad(at+"MaxConnections", o.MaxConnections, "must be 1048576 at most; let it be negative for any number")
 		}
-		pc.origins = append(pc.origins, pc.resolveOrigin(p, at, o))
+		oc := pc.resolveOrigin(p, at, o)
+		pc.origins = append(pc.origins, oc)
+		if oc.key == "" {
+			continue // its address is wrong
+		}
+		server := oc.Scheme + "://" + oc.target.authority()
+		own, twice := servers[server]
+		if twice && !again && !(own && ownID) {
+			p.bad(at+"Address", fmt.Sprintf("%q", o.Address), "is the same server as another origin of the pool, in another spelling; keep one, or give each an ID if that is meant")
+		}
+		servers[server] = ownID && (own || !twice)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,8 +208,8 @@ func TestNameThatMoves(t *testing.T) {
 	})
 }
 
-// A new connection resolves the name, and what that finds retires idle
-// connections to other addresses at once.
+// A new connection resolves the name. Connections to an address that it no longer has
+// are retired when no answer has had it for a while, with and without another one.
 func TestLookupRetiresOtherAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fabric{servers: map[string]*testnet.Server{
@@ -220,10 +221,48 @@ func TestLookupRetiresOtherAddresses(t *testing.T) {
 		r := send(tr, newRequest(t, "GET", ""), true)
 		require.NoError(t, r.err)
 		assert.Equal(t, "10.0.0.2:80", r.info.Remote.String())
-		assert.Len(t, tr.pool.all, 1)
+		left := func() int { all, _, _, _ := tr.pool.counts(); return all }
+		assert.Equal(t, 2, left())
+		time.Sleep(addressGrace - 1)
+		assert.Equal(t, 2, left())
+		time.Sleep(1)
+		require.NoError(t, send(tr, newRequest(t, "GET", ""), true).err)
+		assert.Equal(t, 2, left(), "both new")
+		n.set("10.0.0.1")
+		require.NoError(t, send(tr, newRequest(t, "GET", ""), true).err)
+		assert.Equal(t, 3, left())
+		time.Sleep(addressGrace + DefaultIdleTimeout/sweepSteps)
+		synctest.Wait()
+		assert.Equal(t, 1, left(), "the last")
 		tr.Close()
 		synctest.Wait()
 	})
+}
+
+// A name server that gives one of several addresses, in turn, doesn't keep connections
+// from being used again.
+func TestRotatingAddressesKeepConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fabric{servers: map[string]*testnet.Server{}}
+		for i := range 3 {
+			f.servers[fmt.Sprintf("10.0.0.%d:80", i)] = testnet.Serve(t, after(100*time.Millisecond, "ok"))
+		}
+		var asked atomic.Int32
+		turns := resolverFunc(func() []netip.Addr { return addrs(fmt.Sprintf("10.0.0.%d", asked.Add(1)%3)) })
+		tr := transportTo(t, "origin.test", TransportOptions{Scheme: "http", Resolver: turns, DialContext: f.DialContext, ConnLifetime: -1})
+		for range 600 { // a minute of sixteen at a time
+			require.Zero(t, together(t, tr, 16))
+		}
+		assert.LessOrEqual(t, asked.Load(), int32(3*16), "what no answer has for 30 s is retired all the same")
+		tr.Close()
+		synctest.Wait()
+	})
+}
+
+type resolverFunc func() []netip.Addr
+
+func (f resolverFunc) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return f(), nil
 }
 
 // An IP address is never resolved, and its connections don't age.

@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
@@ -126,13 +127,13 @@ func (s *sequence) choice() int {
 // fall on its neighbour.
 func (s *sequence) leastInTurn() int {
 	i, entries := s.inTurn(), s.set.entries
-	n, w := int(entries[i].load.inFlight.Load()), int(entries[i].weight)
+	n, w := entries[i].busy()
 	if n == 0 {
 		return i
 	}
 	best, tied := i, w // the weight of all that are as good as the best
 	for j := range entries {
-		m, v := int(entries[j].load.inFlight.Load()), int(entries[j].weight)
+		m, v := entries[j].busy()
 		switch d := m*w - n*v; {
 		case d < 0:
 			best, tied, n, w = j, v, m, v
@@ -143,9 +144,9 @@ func (s *sequence) leastInTurn() int {
 	if best == i || tied == w {
 		return best
 	}
-	k := s.below(tied)
+	k := int64(s.below(int(tied)))
 	for j := best; j < len(entries); j++ { // those before aren't as good
-		if m, v := int(entries[j].load.inFlight.Load()), int(entries[j].weight); m*w == n*v {
+		if m, v := entries[j].busy(); m*w == n*v {
 			if k -= v; k < 0 {
 				return j
 			}
@@ -217,10 +218,10 @@ func (s *sequence) below(n int) int {
 // least is leastInTurn for those after the first, which aren't in out.
 func (s *sequence) least(out *indices) int {
 	var ties indices // those from since on are as good as the best
-	since, tied, best, bestWeight := 0, 0, 1<<30, 1
+	since, tied, best, bestWeight := 0, 0, int64(math.MaxInt32)+1, int64(1)
 	for i := range s.set.entries {
 		e := &s.set.entries[i]
-		n, w := int(e.load.inFlight.Load()), int(e.weight)
+		n, w := e.busy()
 		d := n*bestWeight - best*w
 		if d > 0 || out.has(i) {
 			continue
@@ -228,7 +229,7 @@ func (s *sequence) least(out *indices) int {
 		if d < 0 {
 			since, tied, best, bestWeight = i, 0, n, w
 		}
-		tied += w
+		tied += int(w)
 		ties.add(i)
 	}
 	n := s.below(tied)
@@ -275,10 +276,10 @@ func (s *sequence) better(a, b *entry) bool {
 
 // top chooses the highest score, of those below their bound if there are any.
 func (s *sequence) top(out *indices) int {
-	all := 1 // in flight, with the request to come
+	all := int64(1) // in flight, with the request to come
 	if s.bound > 0 {
 		for i := range s.set.entries {
-			all += int(s.set.entries[i].load.inFlight.Load())
+			all += int64(s.set.entries[i].load.inFlight.Load())
 		}
 	}
 	free, best := -1, -1
@@ -317,7 +318,7 @@ const roomFor = 8
 
 // aboveBound reports whether one more would be more than bound percent of the
 // origin's share of all.
-func (s *sequence) aboveBound(e *entry, all int) bool {
-	n := int(e.load.inFlight.Load()) + 1
-	return n > roomFor*int(e.weight) && (n-1)*100*s.set.total >= s.bound*all*int(e.weight)
+func (s *sequence) aboveBound(e *entry, all int64) bool {
+	n, w := e.busy()
+	return n+1 > roomFor*w && n*100*int64(s.set.total) >= int64(s.bound)*all*w
 }

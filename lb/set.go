@@ -35,6 +35,12 @@ type entry struct {
 	share  uint8  // of its turns in slow start, in sixteenths
 }
 
+// busy is how many requests are in flight, and the weight. Products of such numbers
+// are more than 32 bits hold.
+func (e *entry) busy() (n, weight int64) {
+	return int64(e.load.inFlight.Load()), int64(e.weight)
+}
+
 // set is a group of origins of one pool that policies order. It is immutable; a
 // change of an origin's state makes a new one. Its counters are the pool's.
 type set struct {

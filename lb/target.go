@@ -8,13 +8,18 @@ import (
 )
 
 var (
-	errBadTarget    = errors.New("a space or control character in the request's target")
+	errBadTarget    = errors.New("the request's target isn't a path, or has a space or control character")
+	errOtherScheme  = errors.New("the request's target isn't a path nor an URL with a host")
 	errBadAuthority = errors.New("the request's host isn't one")
 )
 
 // validTarget reports whether a target fits into an HTTP/1 request line. The path
-// always does; the query goes out as it came, which over HTTP/2 may be anything.
+// always does; the query goes out as it came, which over HTTP/2 may be anything. An
+// opaque URL has to be one of the forms of RFC 9112 §3.2 too.
 func validTarget(u *url.URL) bool {
+	if u.Opaque != "" && u.Opaque != "*" && u.Opaque[0] != '/' {
+		return false
+	}
 	for _, s := range [...]string{u.RawQuery, u.Opaque} {
 		for i := range len(s) {
 			if s[i] <= ' ' || s[i] == 0x7f {

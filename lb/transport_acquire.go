@@ -15,8 +15,9 @@ var errNoStreams = errors.New("new connections take no streams")
 
 // want is a request without a connection.
 type want struct {
-	fresh bool // a connection that had a request before won't do
-	got   chan gotConn
+	fresh  bool // a connection that had a request before won't do
+	failed bool // a dial has failed since; under the pool's lock
+	got    chan gotConn
 }
 
 // gotConn is what a want gets.

@@ -71,14 +71,15 @@ type conn struct {
 	armed   atomic.Bool
 
 	// The rest is the pool's, under its lock.
-	idleAt  int  // the sweep after which it had no request
-	busy    bool // HTTP/1: it has a request, or is settling
-	settles bool // HTTP/1: its request is over, but something may be left to read
-	streams int  // HTTP/2: its requests
-	full    bool // HTTP/2: it takes no more for now
-	used    bool // it had a request before
-	retired bool // no new requests
-	gone    bool // not in the pool any more
+	idleAt  int       // the sweep after which it had no request
+	busy    bool      // HTTP/1: it has a request, or is settling
+	settles bool      // HTTP/1: its request is over, but something may be left to read
+	streams int       // HTTP/2: its requests
+	full    bool      // HTTP/2: it takes no more for now
+	used    bool      // it had a request before
+	retired bool      // no new requests
+	gone    bool      // not in the pool any more
+	lacking time.Time // when the name's addresses began to lack remote's; zero: they have it
 
 	// learning is set while a new HTTP/2 connection's limits aren't known. It is
 	// written under the pool's lock.
@@ -92,6 +93,11 @@ type conn struct {
 
 // http2 reports whether the connection takes many requests at once.
 func (c *conn) http2() bool { return c.raw == nil }
+
+// displaced reports whether the name's answers have lacked c's address for too long.
+func (c *conn) displaced(now time.Time) bool {
+	return !c.lacking.IsZero() && now.Sub(c.lacking) >= addressGrace
+}
 
 // takes reports whether an HTTP/2 connection may be given another request.
 func (c *conn) takes() bool {

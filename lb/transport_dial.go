@@ -77,12 +77,21 @@ func (p *pool) dial() {
 	shut(closing)
 }
 
-// failLocked tells those for whom no dial is under way any more.
+// failLocked tells those for whom no dial is under way any more: the first of them,
+// and who has seen a dial fail before. The others, of which there are some if one
+// dial is for all, wait for one more: a single lost packet isn't the failure of them
+// all. So nobody waits for more than two that began after they came.
 func (p *pool) failLocked(err error) {
-	for over := p.wants.Len() - p.promisedLocked() - p.dials; over > 0; over-- {
-		p.unwantLocked(p.wants.Front()).got <- gotConn{err: err}
+	over := p.wants.Len() - p.promisedLocked() - p.dials
+	for e, i := p.wants.Front(), 0; i < over; i++ {
+		next, w := e.Next(), e.Value.(*want)
+		if i == 0 || w.failed {
+			p.unwantLocked(e).got <- gotConn{err: err}
+		}
+		w.failed = true
+		e = next
 	}
-	if p.http2 && p.t.o.Protocol != ProtocolHTTP2 {
+	if p.wants.Len() == 0 && p.http2 && p.t.o.Protocol != ProtocolHTTP2 {
 		p.http2 = false // it may have changed
 	}
 }

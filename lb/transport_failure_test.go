@@ -3,7 +3,9 @@ package lb
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -121,6 +123,40 @@ func TestFailureTLS(t *testing.T) {
 				assert.Equal(t, TransportError{Failure: c.want}, asTransportError(t, r.err))
 			}
 		})
+	}
+}
+
+// The caller's own checks get the verified chains, whether crypto/tls verifies or we do
+// for another name, and can refuse.
+func TestOwnCertificateChecksGetTheChains(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = noLog
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	roots := srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	refused := errors.New("refused")
+	for _, name := range []string{"", "example.com"} {
+		for _, c := range []struct{ peer, conn error }{{nil, nil}, {refused, nil}, {nil, refused}} {
+			var got []string
+			cfg := &tls.Config{
+				VerifyPeerCertificate: func(raw [][]byte, chains [][]*x509.Certificate) error {
+					got = append(got, fmt.Sprint("peer ", len(raw), " ", chains[0][0].Equal(srv.Certificate())))
+					return c.peer
+				},
+				VerifyConnection: func(cs tls.ConnectionState) error {
+					got = append(got, fmt.Sprint("connection ", len(cs.PeerCertificates), " ", cs.VerifiedChains[0][0].Equal(srv.Certificate())))
+					return c.conn
+				},
+			}
+			tr := transportTo(t, srv.Listener.Addr().String(), TransportOptions{RootCAs: roots, VerifyName: name, TLS: cfg})
+			r := send(tr, newRequest(t, "GET", ""), false)
+			want := []string{"peer 1 true", "connection 1 true"}
+			if c.peer != nil {
+				want = want[:1]
+			}
+			assert.Equal(t, want, got, "%q", name)
+			assert.Equal(t, c.peer != nil || c.conn != nil, errors.Is(r.err, refused))
+		}
 	}
 }
 

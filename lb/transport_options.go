@@ -91,10 +91,10 @@ type TransportOptions struct {
 	// means [DefaultIdleConnections]; negative means none.
 	IdleConnections int
 	// ConnLifetime is how old a connection to an origin given by name may be to
-	// get another request, a tenth more or less. Whenever the name is resolved,
-	// connections to addresses that it no longer has get none either. Requests
-	// under way are not disturbed. 0 means [DefaultConnLifetime]; negative means
-	// for ever.
+	// get another request, a tenth more or less. The name is resolved for each new
+	// connection; those to an address that its answers have lacked for 30 s get no
+	// request either. Requests under way are not disturbed. 0 means
+	// [DefaultConnLifetime]; negative means for ever.
 	ConnLifetime time.Duration
 
 	// MaxHeadBytes is how long a response's head may be. 0 means

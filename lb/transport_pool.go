@@ -205,13 +205,26 @@ func (p *pool) close() {
 	shut(closing)
 }
 
-// resolved notes the addresses that the name has. Connections to others get no
-// more requests.
+// addressGrace is how long answers may lack an address whose connections are used:
+// some name servers give one of several addresses in turn, and connections that each
+// answer took out would never be used twice.
+const addressGrace = 30 * time.Second
+
+// resolved notes the addresses that the name has. Connections to one that answers
+// lack for addressGrace get no more requests.
 func (p *pool) resolved(addrs []netip.Addr) {
 	var closing []*conn
+	now := time.Now()
 	p.mu.Lock()
 	for c := range p.all {
-		if slices.Contains(addrs, c.remote.Addr()) {
+		switch {
+		case slices.Contains(addrs, c.remote.Addr()):
+			c.lacking = time.Time{}
+			continue
+		case c.lacking.IsZero():
+			c.lacking = now
+		}
+		if !c.displaced(now) {
 			continue
 		}
 		c.retired = true

@@ -17,7 +17,7 @@ func (p *pool) sweep() {
 	p.mu.Lock()
 	p.sweeps++
 	for c := range p.all {
-		if !c.until.IsZero() && !now.Before(c.until) {
+		if !c.until.IsZero() && !now.Before(c.until) || c.displaced(now) {
 			c.retired = true
 		}
 		if c.busy || c.streams > 0 {

@@ -36,10 +36,12 @@ func (t *transport) tlsConfig() *tls.Config {
 }
 
 // verifyAs has the certificate checked for another name than the one sent.
-// crypto/tls can't, so its own check is off and the same is done here.
+// crypto/tls can't, so its own check is off and the same is done here. The caller's
+// own checks get what they would get from it.
 func verifyAs(cfg *tls.Config, name string) {
-	before, roots := cfg.VerifyConnection, cfg.RootCAs
+	before, beforePeer, roots := cfg.VerifyConnection, cfg.VerifyPeerCertificate, cfg.RootCAs
 	cfg.InsecureSkipVerify = true
+	cfg.VerifyPeerCertificate = nil // crypto/tls has no chains for it
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		opts := x509.VerifyOptions{DNSName: name, Roots: roots, Intermediates: x509.NewCertPool()}
 		if cfg.Time != nil {
@@ -51,8 +53,19 @@ func verifyAs(cfg *tls.Config, name string) {
 		for _, cert := range cs.PeerCertificates[1:] {
 			opts.Intermediates.AddCert(cert)
 		}
-		if _, err := cs.PeerCertificates[0].Verify(opts); err != nil {
+		chains, err := cs.PeerCertificates[0].Verify(opts)
+		if err != nil {
 			return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
+		}
+		cs.VerifiedChains = chains
+		if beforePeer != nil && !cs.DidResume {
+			var raw [][]byte
+			for _, cert := range cs.PeerCertificates {
+				raw = append(raw, cert.Raw)
+			}
+			if err := beforePeer(raw, chains); err != nil {
+				return err
+			}
 		}
 		if before != nil {
 			return before(cs)

@@ -83,6 +83,9 @@ func (p *prefixes) Set(s string) error {
 		return errors.New("is no network; write it like 10.0.0.0/8")
 	}
 	if one.Addr().Is4In6() { // as peers' addresses are written
+		if one.Bits() < 96 {
+			return errors.New("is no IPv4 network; write it like 10.0.0.0/8, or ::ffff:10.0.0.0/104")
+		}
 		one = netip.PrefixFrom(one.Addr().Unmap(), one.Bits()-96)
 	}
 	*p = append(*p, one.Masked())
@@ -143,10 +146,13 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if c.origins, err = parseOrigins(texts); err != nil {
 		return c, fmt.Errorf("-origin: %w", err)
 	}
-	name, hashName, _ := strings.Cut(policy, ":")
+	name, hashName, colon := strings.Cut(policy, ":")
 	c.policy, c.hashName = lb.Policy(name), hashName
 	if !slices.ContainsFunc(lb.Policies(), func(p lb.PolicyInfo) bool { return p.Policy == c.policy }) {
 		return c, fmt.Errorf("-policy: %q is none; take one of %s", name, policyNames())
+	}
+	if colon && hashName == "" {
+		return c, fmt.Errorf("-policy: %q has no name behind the colon; write one, or leave the colon out", policy)
 	}
 	if c.memory, err = parseSize(memory); err != nil {
 		return c, fmt.Errorf("-memory: %w", err)
