@@ -130,6 +130,7 @@ func TestHijackedRequestHasNoStatus(t *testing.T) {
 		_, err := testnet.Do(server.Client, "GET", "http://example.com/", "Upgrade", "x", "Connection", "Upgrade")
 		require.Error(t, err)
 		server.Close()
+		synctest.Wait() // the client sees the end before the handler has returned
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Len(t, s.records, 1)
