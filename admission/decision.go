@@ -11,7 +11,7 @@ const (
 	LimitFull                     // the global ceiling leaves no room for its class, and it can't queue
 	RouteFull                     // its route's ceiling leaves no room, and it can't queue
 	QueueFull                     // as many requests wait as may
-	TenantQueueFull               // as many requests of its tenant wait as may
+	TenantQueueFull               // as many requests of its tenant wait as may, or it gave its place to another tenant's
 	QueueTimeout                  // it waited as long as it may
 	QueueOverdue                  // the queue stands, and newer requests were served first
 	ClientGone                    // its context ended first

@@ -33,8 +33,10 @@ type line struct {
 	virtual uint64 // start of the request that was served last
 	waiters int
 	tenants map[string]*tenant
-	active  []*queue // those that aren't empty
-	queues  []queue  // by RouteID
+	active  []*queue  // those that aren't empty
+	queues  []queue   // by RouteID
+	crowds  []*tenant // those with more than part waiters
+	part    int
 
 	firstIdle, lastIdle *tenant
 	idle                int
@@ -69,10 +71,8 @@ func (n *line) tenant(name string) *tenant {
 
 // flowOf returns the tenant's flow in a queue; it makes one if there is none.
 func (n *line) flowOf(t *tenant, q *queue, seq uint64) *flow {
-	for f := t.flows; f != nil; f = f.sibling {
-		if f.queue == q {
-			return f
-		}
+	if f := t.in(q); f != nil {
+		return f
 	}
 	var f *flow
 	if k := len(n.spareFlows); k > 0 {
@@ -92,10 +92,17 @@ func (n *line) push(t *tenant, q *queue, w *waiter, seq uint64) {
 		q.since, q.active = w.since, len(n.active)
 		n.active = append(n.active, q)
 	}
-	n.flowOf(t, q, seq).push(w)
+	f := n.flowOf(t, q, seq)
+	f.push(w)
 	q.waiters++
 	t.waiters++
 	n.waiters++
+	if f.waiters == q.part+1 {
+		q.crowds = append(q.crowds, f)
+	}
+	if t.waiters == n.part+1 {
+		n.crowds = append(n.crowds, t)
+	}
 }
 
 // pull takes w out of its queue, and forgets what is of no more use.
@@ -106,6 +113,12 @@ func (n *line) pull(w *waiter) {
 	q.waiters--
 	t.waiters--
 	n.waiters--
+	if f.waiters == q.part {
+		q.crowds = drop(q.crowds, f)
+	}
+	if t.waiters == n.part {
+		n.crowds = drop(n.crowds, t)
+	}
 	if f.oldest == nil {
 		q.remove(f)
 		for at := &t.flows; ; at = &(*at).sibling {

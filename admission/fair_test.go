@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,75 @@ func TestCrowdDoesNotStarve(t *testing.T) {
 		empty(t, l)
 		assert.Empty(t, l.lines[1].tenants)
 	})
+}
+
+// A tenant alone has the whole queue. Others who come get what is theirs, and no
+// more; its newest make way.
+func TestTenantAloneHasTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{Limit: 1, Queue: 100, QueueTimeout: time.Minute})
+		p := mustTry(t, l, Request{Tenant: "shop"})
+		out := make(chan result, 1000)
+		come := func(tenant string, n int) map[string]int {
+			for i := range n {
+				queueUp(background, l, fmt.Sprint(tenant, " ", i), Request{Tenant: tenant}, out)
+				synctest.Wait()
+			}
+			got := map[string]int{}
+			for len(out) > 0 {
+				r := <-out
+				got[fmt.Sprint(strings.Fields(r.name)[0], " ", r.d.Reason)]++
+			}
+			return got
+		}
+		assert.Equal(t, map[string]int{"shop queue-full": 20}, come("shop", 120))
+		queueUp(background, l, "blog", Request{Tenant: "blog"}, out)
+		synctest.Wait()
+		newest := <-out
+		assert.Equal(t, "shop 99", newest.name)
+		assert.Equal(t, TenantQueueFull, newest.d.Reason)
+		assert.Equal(t, time.Second, newest.d.RetryAfter)
+		assert.Equal(t, map[string]int{"shop tenant-queue-full": 24, "blog queue-full": 6}, come("blog", 30))
+		assert.Equal(t, map[string]int{"shop queue-full": 10}, come("shop", 10))
+		assert.Equal(t, map[string]int{"shop tenant-queue-full": 25, "wiki queue-full": 5}, come("wiki", 30))
+		assert.Equal(t, map[string]int{"shop tenant-queue-full": 25, "news queue-full": 5}, come("news", 30))
+		assert.Equal(t, map[string]int{"late queue-full": 3}, come("late", 3))
+		assert.Equal(t, 100, l.Stats().Waiting)
+		p.Release()
+		for range 100 {
+			(<-out).permit.Release()
+		}
+		synctest.Wait()
+		empty(t, l)
+	})
+}
+
+// The queue of a route is shared in the same way.
+func TestTenantAloneHasTheRoutesQueue(t *testing.T) {
+	l := newLimiter(t, Options{Limit: 1, Queue: 100, Routes: []Route{{Name: "a", Queue: 8}}})
+	p := mustTry(t, l, Request{})
+	var waiting []*waiter
+	come := func(tenant string) bool {
+		r := Request{Tenant: tenant, Route: 1}
+		w, _ := l.lineUp(&r, l.place(&r), l.now(), time.Hour)
+		if w != nil {
+			waiting = append(waiting, w)
+		}
+		return w != nil
+	}
+	got := map[string]int{}
+	for _, tenant := range []string{"", "x", "y"} {
+		for range 10 {
+			if come(tenant) {
+				got[tenant]++
+			}
+		}
+	}
+	assert.Equal(t, map[string]int{"": 8, "x": 2, "y": 2}, got)
+	for i, w := range waiting[:8] {
+		assert.Equal(t, i >= 4, w.settled, i)
+	}
+	p.Release()
 }
 
 // However many tenants come and go, only so many are remembered.

@@ -58,6 +58,7 @@ func empty(t *testing.T, l *Limiter) {
 	for _, n := range l.lines {
 		assert.Zero(t, n.waiters)
 		assert.Empty(t, n.active)
+		assert.Empty(t, n.crowds)
 		assert.Len(t, n.tenants, n.idle)
 		for _, q := range n.queues {
 			assert.Zero(t, q.waiters)

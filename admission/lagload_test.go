@@ -80,3 +80,23 @@ func TestLagUnderLoad(t *testing.T) {
 	assert.Zero(t, s.InFlight)
 	assert.NotZero(t, s.Refused[TenantsShed])
 }
+
+// On a single CPU that is taken by goroutines which work until they're preempted the
+// runtime has few samples, and they are enough.
+func TestLagUnderLoadOnOneCPU(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	o, err := NewOverload(OverloadOptions{})
+	require.NoError(t, err)
+	defer o.Close()
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop.Store(true)
+	for range 16 {
+		all.Go(func() {
+			for !stop.Load() {
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return o.Stats().Level == Shedding }, 2*time.Minute, 50*time.Millisecond)
+}

@@ -46,12 +46,9 @@ func (o *Overload) watchLag(read lagReader) {
 		case <-tick.C:
 		}
 		counts, bounds := read()
-		lag, samples := quantile(before, counts, bounds, lagQuantile)
+		lag, samples := lagOf(before, counts, bounds)
 		if !ripe(time.Since(since), o.config.lagWindow, samples) {
 			continue
-		}
-		if samples < leastSamples {
-			lag = 0
 		}
 		o.tellLag(lag)
 		before = append(before[:0], counts...)

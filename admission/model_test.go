@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,10 +34,13 @@ type program struct {
 }
 
 func randomOptions(rng *rand.Rand) Options {
-	o := Options{Limit: 3 + rng.IntN(12), Queue: 1 + rng.IntN(12), QueueTimeout: 100 * time.Millisecond}
+	o := Options{Limit: 3 + rng.IntN(12), Queue: 1 + rng.IntN(20), QueueTimeout: 100 * time.Millisecond}
 	o.ReserveCritical, o.ReserveNormal = rng.IntN(o.Limit/3+1), rng.IntN(o.Limit/3+1)
 	if rng.IntN(2) == 0 {
 		o.StandingAfter = -1
+	}
+	if rng.IntN(3) == 0 {
+		o.TenantQueue = 1 + rng.IntN(o.Queue)
 	}
 	for i := range rng.IntN(4) {
 		o.Routes = append(o.Routes, Route{Name: fmt.Sprint(i), Limit: 1 + rng.IntN(o.Limit), Queue: 1 + rng.IntN(o.Queue)})
@@ -96,22 +100,111 @@ func (g *program) ask(r Request) {
 	l := g.l
 	p := l.place(&r)
 	g.asked++
-	if over := l.overflow(&r, p); over != Admitted {
+	over, yielding := l.overflow(&r, p), g.yielding(r.Tenant, p)
+	w, _ := l.lineUp(&r, p, l.now(), l.config.routes[p.route].timeout)
+	g.yielded(over, yielding, w)
+	if w == nil {
 		g.finished++
 		return
 	}
-	a := &ask{p: p, c: &Claim{l: l, request: r}, w: l.enqueue(&r, p, l.now(), l.config.routes[p.route].timeout)}
+	a := &ask{p: p, c: &Claim{l: l, request: r}, w: w}
 	if !a.w.settled {
 		a.c.waiter, a.w.claim = a.w, a.c
 	}
 	g.waiting = append(g.waiting, a)
 }
 
+// yielding returns those of whom one makes way for a request that finds the queue
+// full: the newest of the tenants that have most, and more than a quarter, if its own
+// has less than that.
+func (g *program) yielding(tenant string, p place) (out []*ask) {
+	config := &g.l.config
+	full := func(queue int, same func(*ask) bool) (all bool, by map[string][]*ask, part int) {
+		n := 0
+		by = map[string][]*ask{}
+		for _, a := range g.waiting {
+			if a.p.rank == p.rank && same(a) {
+				n++
+				by[a.c.request.Tenant] = append(by[a.c.request.Tenant], a)
+			}
+		}
+		return n >= queue, by, max(queue/4, 1)
+	}
+	all, by, part := full(config.queue, func(*ask) bool { return true })
+	route, inRoute, routePart := full(config.routes[p.route].queue, func(a *ask) bool { return a.p.route == p.route })
+	if all && len(by[tenant]) >= part || route && len(inRoute[tenant]) >= routePart || config.tenantQueue > 0 || config.routes[p.route].queue == 0 {
+		return nil
+	}
+	if route {
+		by, part = inRoute, routePart
+	} else if !all {
+		return nil
+	}
+	most := part + 1
+	for _, asks := range by {
+		most = max(most, len(asks))
+	}
+	for _, asks := range by {
+		if len(asks) < most {
+			continue
+		}
+		newest := int64(0)
+		for _, a := range asks {
+			newest = max(newest, a.w.since)
+		}
+		for _, a := range asks {
+			if a.w.since == newest {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// yielded checks that the one who had to made way for w.
+func (g *program) yielded(over Reason, yielding []*ask, w *waiter) {
+	made := 0
+	for _, a := range g.waiting {
+		if a.w.settled && a.w.outcome.Reason == TenantQueueFull {
+			require.Contains(g.t, yielding, a)
+			made++
+		}
+	}
+	switch {
+	case w != nil && w.settled && w.outcome.OK() && made == 0:
+	case over == Admitted || len(yielding) == 0:
+		require.Zero(g.t, made)
+		require.Equal(g.t, over == Admitted, w != nil && (!w.settled || w.outcome.OK()))
+	default:
+		require.Equal(g.t, 1, made)
+		require.True(g.t, !w.settled || w.outcome.OK())
+	}
+}
+
+// crowds checks who is known to have more than its part.
+func (g *program) crowds() {
+	for rank := range g.l.lines {
+		n := &g.l.lines[rank]
+		require.LessOrEqual(g.t, n.waiters, g.l.config.queue)
+		require.LessOrEqual(g.t, len(n.crowds), 3)
+		for _, t := range n.tenants {
+			require.Equal(g.t, t.waiters > n.part, slices.Contains(n.crowds, t))
+			for f := t.flows; f != nil; f = f.sibling {
+				require.Equal(g.t, f.waiters > f.queue.part, slices.Contains(f.queue.crowds, f))
+			}
+		}
+		for i := range n.queues {
+			require.LessOrEqual(g.t, n.queues[i].waiters, g.l.config.routes[i].queue)
+			require.LessOrEqual(g.t, len(n.queues[i].crowds), 3)
+		}
+	}
+}
+
 // raise makes a request more important. It moves, or there is no place for it.
 func (g *program) raise(a *ask, to Class) {
 	n := &g.l.lines[to.rank()]
 	full := n.waiters >= g.l.config.queue || n.queues[a.p.route].waiters >= g.l.config.routes[a.p.route].queue ||
-		n.tenants[a.c.request.Tenant] != nil && n.tenants[a.c.request.Tenant].waiters >= g.l.config.tenantQueue
+		g.l.config.tenantQueue > 0 && n.tenants[a.c.request.Tenant] != nil && n.tenants[a.c.request.Tenant].waiters >= g.l.config.tenantQueue
 	before, deadline := a.p.rank, a.w.deadline
 	a.c.Raise(to)
 	if a.w.settled {
@@ -192,6 +285,7 @@ func (g *program) check() {
 		require.LessOrEqual(t, lower, counts.hard-higher, "rank %d took of a reserve", rank)
 	}
 	require.Equal(t, len(g.waiting), l.waiters)
+	g.crowds()
 	require.Equal(t, g.asked, g.finished+len(g.running)+len(g.waiting), "nobody is lost")
 	g.nobodySleepsInVain()
 }

@@ -32,9 +32,13 @@ type Options struct {
 	// Queue is how many requests of each class may wait, those of all routes
 	// together. 0 means half of Limit, at least 1; negative means none.
 	Queue int
-	// TenantQueue is how many requests of one tenant and class may wait. 0 means
-	// a quarter of Queue, at least 1. Requests without a tenant are bounded by
-	// Queue only.
+	// TenantQueue is how many requests of one tenant and class may wait, however
+	// much of the queue is free; those without a tenant are bounded by Queue only.
+	// 0 means no such bound: a tenant, and those without one together, may use what
+	// nobody else does. When the queue is full, or that of a route, a request of a
+	// tenant with less than a quarter of it takes the place of the newest one of
+	// the tenant that has most, above a quarter, which is refused with
+	// [TenantQueueFull].
 	TenantQueue int
 	// QueueTimeout is how long a request waits at most; up to an hour. If its
 	// context has a deadline, it waits no longer than a quarter of the time left,
@@ -91,7 +95,7 @@ type resolved struct {
 	limit       int64
 	reserve     [classes]int64 // by rank
 	queue       int
-	tenantQueue int
+	tenantQueue int       // 0: shared
 	adaptive    *adapting // nil: fixed
 	names       []string
 	routes      []waiting // by RouteID
@@ -127,11 +131,11 @@ func (o Options) resolve() (resolved, error) {
 	}
 	global := o.global(&c)
 	if o.TenantQueue == 0 {
-		o.TenantQueue = max(global.queue/4, 1)
+		// Tenants share the queue.
 	} else if global.queue == 0 {
 		c.bad("TenantQueue", o.TenantQueue, "has no effect, since Queue is off; leave it 0, or let Queue be 0 or more")
 	} else {
-		c.between("TenantQueue", o.TenantQueue, 1, global.queue, "leave it 0 for a quarter of Queue")
+		c.between("TenantQueue", o.TenantQueue, 1, global.queue, "leave it 0 to let a tenant use what others don't")
 	}
 	if len(o.Routes) > maxRoutes {
 		c.bad("Routes", len(o.Routes), "must be 1024 at most; put routes with the same limits into one")

@@ -15,7 +15,7 @@ func (l *Limiter) overflow(r *Request, p place) Reason {
 	if n.waiters >= l.config.queue || n.queues[p.route].waiters >= config.queue {
 		return QueueFull
 	}
-	if r.Tenant != "" {
+	if r.Tenant != "" && l.config.tenantQueue > 0 {
 		if t := n.tenants[r.Tenant]; t != nil && t.waiters >= l.config.tenantQueue {
 			return TenantQueueFull
 		}

@@ -20,10 +20,10 @@ func limited(o admission.Options) Options {
 	return Options{Admission: AdmissionOptions{Limiter: &o}}
 }
 
-// patient are options with a limiter, whose waiters wait as long as its queue.
+// patient are options with a limiter, whose waiters wait for longer than its queue.
 func patient(o admission.Options) Options {
 	opts := limited(o)
-	opts.WaitTimeout = o.QueueTimeout
+	opts.WaitTimeout = o.QueueTimeout + time.Second
 	return opts
 }
 

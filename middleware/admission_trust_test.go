@@ -143,8 +143,9 @@ func TestAdmissionContradictionsAreRefused(t *testing.T) {
 		o    Options
 		want string // "" if it's fine
 	}{
-		"queue outlasts the wait":    {limited(admission.Options{QueueTimeout: 31 * time.Second}), "Admission.Limiter.QueueTimeout = 31s: must not be above WaitTimeout (30s)"},
-		"queue as long as the wait":  {limited(admission.Options{QueueTimeout: 30 * time.Second}), ""},
+		"queue outlasts the wait":    {limited(admission.Options{QueueTimeout: 31 * time.Second}), "Admission.Limiter.QueueTimeout = 31s: must be below WaitTimeout (30s)"},
+		"queue as long as the wait":  {limited(admission.Options{QueueTimeout: 30 * time.Second}), "Admission.Limiter.QueueTimeout = 30s"},
+		"queue ends before the wait": {limited(admission.Options{QueueTimeout: 30*time.Second - 1}), ""},
 		"default outlasts the wait":  {with(admission.Options{}, func(o *Options) { o.WaitTimeout = time.Millisecond }), "Admission.Limiter.QueueTimeout = 1s"},
 		"no queue":                   {with(admission.Options{Queue: -1}, func(o *Options) { o.WaitTimeout = time.Millisecond }), ""},
 		"route outlasts the wait":    {limited(routes(admission.Route{Name: "a"}, admission.Route{Name: "b", QueueTimeout: time.Minute})), "Admission.Limiter.Routes[1].QueueTimeout = 1m0s"},

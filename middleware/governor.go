@@ -189,7 +189,7 @@ func (o *AdmissionOptions) pointless(bad *problems) {
 	}
 }
 
-// checkQueues refuses queues that hold a request for longer than others wait for its
+// checkQueues refuses queues that hold a request for as long as others wait for its
 // response: these would all go to the origin by themselves just when it has no room.
 func (o *AdmissionOptions) checkQueues(bad *problems, wait time.Duration) {
 	l := o.Limiter
@@ -197,8 +197,8 @@ func (o *AdmissionOptions) checkQueues(bad *problems, wait time.Duration) {
 		return
 	}
 	check := func(at string, d time.Duration) {
-		if d > wait {
-			bad.add(at, d, fmt.Sprintf("must not be above WaitTimeout (%v), or all who wait for a response go to the origin while its fetch queues; lower it, or raise WaitTimeout", wait))
+		if d >= wait {
+			bad.add(at, d, fmt.Sprintf("must be below WaitTimeout (%v), or all who wait for a response go to the origin while its fetch queues, or just as it is refused; lower it, or raise WaitTimeout", wait))
 		}
 	}
 	check("Admission.Limiter.QueueTimeout", cmp.Or(l.QueueTimeout, admission.DefaultQueueTimeout))
