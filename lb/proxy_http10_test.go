@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ func said(t *testing.T, address, text string) string {
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second)) // a tunnel has no end
 	io.WriteString(c, text)
 	answer, err := io.ReadAll(c)
 	require.NoError(t, err)
