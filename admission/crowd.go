@@ -4,7 +4,7 @@ import "slices"
 
 // Unless Options.TenantQueue bounds them, tenants share the queue: each has a
 // quarter for sure, and what is free besides. Whoever has more makes way for those
-// who have less. Of such crowds there are at most four, so they are just searched.
+// who have less. Of such crowds there are a few at most, so they are just searched.
 
 // partOf is how many of a queue's places a tenant has for sure.
 func partOf(queue int) int { return max(queue/4, 1) }

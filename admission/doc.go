@@ -27,6 +27,7 @@
 // # Queues
 //
 // Requests that find no room wait in a queue that is bounded in number and time.
+// A tenant may use what others leave free of it, and makes way when they come.
 // Whoever releases a permit hands the room to the next in the same critical section.
 // Next is the most important class; in it, the tenant that got the least, by cost
 // and weight (start-time fair queueing); of that tenant, the oldest request. A

@@ -20,7 +20,7 @@ const (
 )
 
 // lagOf returns the lag between two readings, and of how many samples. If they are
-// few it's the lag that is exceeded with a confidence of 95 %: single late
+// few it's the lower bound of the lag at a confidence of 95 %: single late
 // goroutines don't count, but if most are late that is believed.
 func lagOf(before, after []uint64, bounds []float64) (lag time.Duration, samples uint64) {
 	lag, samples = quantile(before, after, bounds, lagQuantile)

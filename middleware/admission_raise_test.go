@@ -75,7 +75,7 @@ func TestFetchWaitsAsTheMostImportant(t *testing.T) {
 func TestFetchIsNotLowered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newWorks(0)
-		r := newRig(t, byField(limited(admission.Options{Limit: 1, Queue: 8, TenantQueue: 8, QueueTimeout: 30 * time.Second})), o)
+		r := newRig(t, byField(limited(admission.Options{Limit: 1, Queue: 8, TenantQueue: 8, QueueTimeout: 20 * time.Second})), o)
 		held := holdOne(t, r, "/held")
 		calls := []*call{r.leadAs("/b", admission.Normal), r.leadAs("/a", admission.Critical)}
 		for _, c := range []admission.Class{admission.Background, admission.Normal, admission.Critical} {
