@@ -13,7 +13,7 @@ func TestDefaults(t *testing.T) {
 	require.NoError(t, err)
 	global := waiting{512, time.Second, 250 * time.Millisecond, 100 * time.Millisecond, 1024, 1}
 	assert.Equal(t, resolved{
-		limit: 1024, queue: 512, tenantQueue: 128,
+		limit: 1024, queue: 512,
 		names:  []string{"", "a", "b"},
 		routes: []waiting{global, global, {7, 10 * time.Second, 2500 * time.Millisecond, time.Second, 9, 3}},
 	}, r)
