@@ -44,8 +44,9 @@ func TestQuantileOfTwoReadings(t *testing.T) {
 	}
 }
 
-// What the runtime recorded in four windows of 250 ms each on one CPU: its samples in
-// the buckets that had any.
+// Samples of four windows of 250 ms each on one CPU, in the buckets that had any. Those
+// of eight that work until preempted are what the runtime recorded, the others are made
+// up.
 var recorded = map[string]struct {
 	low, high []float64 // of the buckets, in seconds
 	counts    []uint64

@@ -38,7 +38,7 @@ func withGovernor(next http.Handler) (http.Handler, func(context.Context) error,
 				Limit: ceiling, ReserveCritical: reserve,
 				// The show's visitors are patient. Elsewhere leave all this out: a
 				// queue that doesn't get shorter is better cut off.
-				Queue: 100, TenantQueue: 100, QueueTimeout: visitTimeout, StandingAfter: -1,
+				Queue: 100, QueueTimeout: visitTimeout, StandingAfter: -1,
 			},
 			// By the path, anybody who asks for a checkout is critical, and so is a
 			// flood of them. Elsewhere go by a session that you have verified, and
