@@ -189,7 +189,8 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 
 // guardHints keeps a 1xx response of an attempt that was given up from clearing the
 // header that is being filled. ReverseProxy keeps them out only after RoundTrip. An
-// HTTP/1.0 client gets none at all (RFC 9110 §15.2).
+// HTTP/1.0 client gets none at all (RFC 9110 §15.2), and one that expects a 100 gets it
+// from the server, as its body begins to be read: it would get two if that's first.
 func (f *forwarding) guardHints(out *http.Request) {
 	trace := httptrace.ContextClientTrace(out.Context()) // ReverseProxy's, made for this request
 	if trace == nil || trace.Got1xxResponse == nil {
@@ -199,7 +200,8 @@ func (f *forwarding) guardHints(out *http.Request) {
 	trace.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
 		f.hints.Lock()
 		defer f.hints.Unlock()
-		if f.headed || !f.in.ProtoAtLeast(1, 1) {
+		expected := code == http.StatusContinue && len(f.in.Header["Expect"]) > 0
+		if f.headed || expected || !f.in.ProtoAtLeast(1, 1) {
 			return nil
 		}
 		return pass(code, header) // long after, when f has another request, this does nothing

@@ -86,7 +86,7 @@ func TestProxyExpectContinue(t *testing.T) {
 			res, err := http.ReadResponse(br, nil)
 			require.NoError(t, err)
 			b, _ := io.ReadAll(res.Body)
-			assert.Equal(t, "got data", string(b))
+			assert.Equal(t, [2]any{200, "got data"}, [2]any{res.StatusCode, string(b)})
 		}
 		c.Close()
 	}
