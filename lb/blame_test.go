@@ -49,8 +49,14 @@ func TestStalledUploadsBlameNobody(t *testing.T) {
 			}
 			defer c.Close()
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 100\r\n\r\nab")
-			time.Sleep(200 * time.Millisecond) // the origin has long given up
-			io.WriteString(c, "c")
+			go func() { // slowly, until the origin has given up
+				for range 90 {
+					if _, err := io.WriteString(c, "c"); err != nil {
+						return
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}()
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if assert.NoError(t, err) {
 				assert.Equal(t, http.StatusBadGateway, res.StatusCode)
