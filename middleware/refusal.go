@@ -23,7 +23,9 @@ const refusalGrace = 500 * time.Millisecond
 // net/http holds an answer back until up to 256 KiB of an announced body have come
 // (golang/go#25475), and reads on after it. Over HTTP/1 such a request's connection
 // is therefore closed, and has half a second to send what it likes. Others stay open:
-// new ones would cost an overloaded server more.
+// new ones would cost an overloaded server more. A writer that hides the connection's
+// deadlines, as that of http.TimeoutHandler does, leaves the body to net/http, which
+// waits for it without a limit unless the server has a ReadTimeout.
 func WriteRefusal(w http.ResponseWriter, r *http.Request, status int, retryAfter time.Duration) {
 	setRefusal(w, r, retryAfter)
 	refusedInside(w)
