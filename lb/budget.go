@@ -16,7 +16,10 @@ type budget struct {
 	last    int64 // the second that was written last
 }
 
-type budgetSecond struct{ requests, retries, free int }
+type budgetSecond struct {
+	requests int
+	taken    [2]int // repetitions: those that are load, and free ones
+}
 
 // Repetitions of what reached no process of an origin, or only found that a
 // connection was closed, have a budget of their own: one for each request, and a few.
@@ -45,34 +48,26 @@ func (b *budget) request(now time.Time) {
 
 // take counts a repetition if there is room for it.
 func (b *budget) take(now time.Time, percent, floor int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	i := b.turn(now)
-	requests, retries := 0, 0
-	for _, s := range b.seconds {
-		requests += s.requests
-		retries += s.retries
-	}
-	if retries >= floor+requests*percent/100 {
-		return false
-	}
-	b.seconds[i].retries++
-	return true
+	return b.takeOf(0, now, percent, floor)
 }
 
 // takeFree is take for a repetition that isn't load, or hardly any.
 func (b *budget) takeFree(now time.Time) bool {
+	return b.takeOf(1, now, freePercent, freeFloor)
+}
+
+func (b *budget) takeOf(kind int, now time.Time, percent, floor int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i := b.turn(now)
-	requests, free := 0, 0
+	requests, taken := 0, 0
 	for _, s := range b.seconds {
 		requests += s.requests
-		free += s.free
+		taken += s.taken[kind]
 	}
-	if free >= freeFloor+requests*freePercent/100 {
+	if taken >= floor+requests*percent/100 {
 		return false
 	}
-	b.seconds[i].free++
+	b.seconds[i].taken[kind]++
 	return true
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/weirhttp/weir/store"
 )
 
-// capture keeps a copy of a response that is handed on. add gets what the client
-// took of its body, flushed comes before what was added is flushed, and store stores it after the handler has returned. drop gives
-// its memory back; it comes last, whatever came before.
+// capture keeps a copy of a response that is handed on. add gets what the client took
+// of its body, flushed comes before what was added is flushed, and store stores it
+// after the handler has returned. drop gives its memory back; it comes last, whatever
+// came before.
 type capture interface {
 	add(b []byte, err error)
 	flushed()

@@ -92,10 +92,14 @@ func (p *prefixes) Set(s string) error {
 	return nil
 }
 
-func parse(args []string, stderr io.Writer) (config, error) {
-	var c config
-	var policy, memory, diskBytes string
-	var texts []string // of the origins
+// flagTexts are the flags that are read further.
+type flagTexts struct {
+	origins                   []string
+	policy, memory, diskBytes string
+}
+
+// newFlags returns the flags, which set c and t.
+func newFlags(c *config, t *flagTexts, stderr io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet("reverseproxy", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are printed once, by main
 	fs.Usage = func() {
@@ -105,21 +109,45 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	fs.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	fs.Func("origin", "`URL` of the origin, such as http://127.0.0.1:3000 (required); may be repeated for several", func(s string) error {
-		texts = append(texts, s)
+		t.origins = append(t.origins, s)
 		return nil
 	})
-	fs.StringVar(&policy, "policy", string(lb.RoundRobin), "in which order several origins are tried: a `name` such as "+policyNames()+"; hash-header and hash-cookie need the field's name, as in hash-cookie:session")
+	fs.StringVar(&t.policy, "policy", string(lb.RoundRobin), "in which order several origins are tried: a `name` such as "+policyNames()+"; hash-header and hash-cookie need the field's name, as in hash-cookie:session")
 	fs.StringVar(&c.healthPath, "health-path", "", "`path`, below that of -origin, that the origins are asked for every few seconds; those that don't answer well get no visitors (no checks by default)")
-	fs.StringVar(&memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
+	fs.StringVar(&t.memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
 	fs.StringVar(&c.disk, "disk", "", "`directory` for responses that are too large for memory, and for a copy of the others that outlives a restart")
-	fs.StringVar(&diskBytes, "disk-bytes", "10GiB", "`size` of what the files in -disk may take")
+	fs.StringVar(&t.diskBytes, "disk-bytes", "10GiB", "`size` of what the files in -disk may take")
 	fs.StringVar(&c.admin, "admin", "", "`address` of a second listener with the purge API; needs -admin-token")
 	fs.StringVar(&c.adminToken, "admin-token", "", "bearer `token` that the purge API asks for")
 	fs.StringVar(&c.tagHeader, "tag-header", "", "`name` of the response header field that carries tags, such as Surrogate-Key")
 	fs.Var(&c.allowPurge, "allow-purge", "`network` whose clients may use the PURGE method on the main listener, such as 10.0.0.0/8; not a proxy's, which would let all its visitors in: forwarded requests count as their client's with -trust and are refused without; may be repeated (none by default)")
 	fs.Var(&c.trust, "trust", "`network` of proxies in front of this one, such as 10.0.0.0/8, whose X-Forwarded fields are believed; may be repeated (none by default)")
+	return fs
+}
+
+// givenFlags returns which flags were given, and refuses empty ones: an unset variable
+// of a shell, most likely.
+func givenFlags(fs *flag.FlagSet) (map[string]bool, error) {
+	given := map[string]bool{}
+	var empty []string
+	fs.Visit(func(f *flag.Flag) {
+		given[f.Name] = true
+		if f.Name != "origin" && f.Value.String() == "" {
+			empty = append(empty, "-"+f.Name)
+		}
+	})
+	if len(empty) > 0 {
+		return nil, fmt.Errorf("%s: is given, but empty; leave it out, or say what it is", strings.Join(empty, ", "))
+	}
+	return given, nil
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var c config
+	var t flagTexts
+	fs := newFlags(&c, &t, stderr)
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return c, err
 	} else if err != nil {
@@ -128,44 +156,36 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if fs.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	var empty []string // an unset variable of a shell, most likely
-	fs.Visit(func(f *flag.Flag) {
-		if f.Name != "origin" && f.Value.String() == "" {
-			empty = append(empty, "-"+f.Name)
-		}
-	})
-	if len(empty) > 0 {
-		return c, fmt.Errorf("%s: is given, but empty; leave it out, or say what it is", strings.Join(empty, ", "))
+	given, err := givenFlags(fs)
+	if err != nil {
+		return c, err
 	}
 	if strings.ContainsFunc(c.adminToken, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return c, errors.New("-admin-token: must be visible ASCII characters without spaces; no client could send it otherwise")
 	}
-	var err error
-	if c.origins, err = parseOrigins(texts); err != nil {
+	if c.origins, err = parseOrigins(t.origins); err != nil {
 		return c, fmt.Errorf("-origin: %w", err)
 	}
-	name, hashName, colon := strings.Cut(policy, ":")
+	name, hashName, colon := strings.Cut(t.policy, ":")
 	c.policy, c.hashName = lb.Policy(name), hashName
 	if !slices.ContainsFunc(lb.Policies(), func(p lb.PolicyInfo) bool { return p.Policy == c.policy }) {
 		return c, fmt.Errorf("-policy: %q is none; take one of %s", name, policyNames())
 	}
 	if colon && hashName == "" {
-		return c, fmt.Errorf("-policy: %q has no name behind the colon; write one, or leave the colon out", policy)
+		return c, fmt.Errorf("-policy: %q has no name behind the colon; write one, or leave the colon out", t.policy)
 	}
-	if c.memory, err = parseSize(memory); err != nil {
+	if c.memory, err = parseSize(t.memory); err != nil {
 		return c, fmt.Errorf("-memory: %w", err)
 	} else if c.memory < minMemory {
-		return c, fmt.Errorf("-memory: %q is too little; the least is 64KiB", memory)
+		return c, fmt.Errorf("-memory: %q is too little; the least is 64KiB", t.memory)
 	}
 	if given["disk-bytes"] && c.disk == "" {
 		return c, errors.New("-disk-bytes: needs -disk, the directory it is for")
 	}
-	if c.diskBytes, err = parseSize(diskBytes); err != nil {
+	if c.diskBytes, err = parseSize(t.diskBytes); err != nil {
 		return c, fmt.Errorf("-disk-bytes: %w", err)
 	} else if c.diskBytes < minDisk {
-		return c, fmt.Errorf("-disk-bytes: %q is too little; the least is 1MiB", diskBytes)
+		return c, fmt.Errorf("-disk-bytes: %q is too little; the least is 1MiB", t.diskBytes)
 	}
 	if c.admin != "" && c.adminToken == "" {
 		return c, errors.New("-admin: needs -admin-token: without one, nobody could use it")
