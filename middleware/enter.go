@@ -10,7 +10,8 @@ import (
 
 // enter decides whether the request may go on at all, before any other work is done
 // for it: whether its client has too many of them in flight, whether the process has,
-// and whether the client has used its rates up. If not, it's refused, without a look at what is stored.
+// and whether the client has used its rates up. If not, it's refused, without a look at
+// what is stored.
 func (x *exchange) enter() bool {
 	g := x.h.governor
 	if g == nil || g.clients == nil && g.overload == nil && g.Guard == nil {

@@ -5,8 +5,8 @@ import "time"
 // Admit says whether a request may go on. It debits the cost of the route from all
 // budgets that concern the request, or from none: the global one; for a known client
 // its provider's and its class's, else that of all unknown clients and that of its
-// address; and the route's, of unknown clients also that of the route for them. An empty route stands for none: cost 1. It never blocks
-// and doesn't allocate.
+// address; and the route's, of unknown clients also that of the route for them. An
+// empty route stands for none: cost 1. It never blocks and doesn't allocate.
 func (g *Guard) Admit(r Request, name string) Decision {
 	st, now := g.state.Load(), g.now()
 	d := Decision{Version: st.Version, Expired: st.expired(now)}
