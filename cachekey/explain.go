@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/field"
 )
 
 // Explanation is everything about one request's key, for traces, tests and
@@ -176,18 +178,14 @@ func (e *Explanation) explainCookies(s *Spec, h http.Header) {
 			return
 		}
 	}
-	for _, line := range h["Cookie"] {
-		for at := 0; at <= len(line); {
-			var c cookie
-			c, at = cookieAt(line, at)
-			if c.text == "" || s.keysCookie(c.name) {
-				continue
-			}
-			state := Valued
-			if c.bare {
-				state = Bare
-			}
-			e.Parts = append(e.Parts, Part{Ingredient{Kind: KindCookie, Name: c.name, State: state}, false, reason})
+	for c := range field.Cookies(h["Cookie"]) {
+		if c.Text == "" || s.keysCookie(c.Name) {
+			continue
 		}
+		state := Valued
+		if c.Bare {
+			state = Bare
+		}
+		e.Parts = append(e.Parts, Part{Ingredient{Kind: KindCookie, Name: c.Name, State: state}, false, reason})
 	}
 }

@@ -1,6 +1,10 @@
 package cachekey
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/weirhttp/weir/internal/field"
+)
 
 // Normalizer reduces the value of a request header field to the few values that
 // make a difference, so that spellings don't split the cache. [AcceptEncoding],
@@ -48,13 +52,13 @@ func elementAt(line string, at int) (element, int) {
 		end = at + i
 	}
 	name, params, _ := strings.Cut(line[at:end], ";")
-	e := element{name: trimSpace(name), quality: 1000}
+	e := element{name: field.TrimOWS(name), quality: 1000}
 	for params != "" {
 		var param string
 		param, params, _ = strings.Cut(params, ";")
 		key, value, _ := strings.Cut(param, "=")
-		if key = trimSpace(key); key == "q" || key == "Q" {
-			e.quality = weight(trimSpace(value))
+		if key = field.TrimOWS(key); key == "q" || key == "Q" {
+			e.quality = weight(field.TrimOWS(value))
 		}
 	}
 	return e, end + 1

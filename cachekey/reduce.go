@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/field"
 )
 
 // MaxDropped is the number of names that [Reduced.Dropped] lists at most.
@@ -165,13 +167,9 @@ func (d *Reduced) reduceQuery(q *queryRule, query string) {
 }
 
 func (s *Spec) leavesCookies(lines []string) bool {
-	for _, line := range lines {
-		for at := 0; at <= len(line); {
-			var c cookie
-			c, at = cookieAt(line, at)
-			if !s.keysCookie(c.name) && (c.text != "" || len(s.cookies) == 0) {
-				return true
-			}
+	for c := range field.Cookies(lines) {
+		if !s.keysCookie(c.Name) && (c.Text != "" || len(s.cookies) == 0) {
+			return true
 		}
 	}
 	return false
@@ -179,20 +177,16 @@ func (s *Spec) leavesCookies(lines []string) bool {
 
 func (d *Reduced) reduceCookies(s *Spec, lines []string) {
 	var kept []byte
-	for _, line := range lines {
-		for at := 0; at <= len(line); {
-			var c cookie
-			c, at = cookieAt(line, at)
-			switch {
-			case c.text == "":
-			case s.keysCookie(c.name):
-				if len(kept) > 0 {
-					kept = append(kept, "; "...)
-				}
-				kept = append(kept, c.text...)
-			default:
-				d.drop(KindCookie, c.name)
+	for c := range field.Cookies(lines) {
+		switch {
+		case c.Text == "":
+		case s.keysCookie(c.Name):
+			if len(kept) > 0 {
+				kept = append(kept, "; "...)
 			}
+			kept = append(kept, c.Text...)
+		default:
+			d.drop(KindCookie, c.Name)
 		}
 	}
 	d.Cookie, d.CookieChanged = string(kept), true

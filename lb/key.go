@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weirhttp/weir/internal/field"
 	"github.com/weirhttp/weir/internal/forwarded"
 )
 
@@ -52,17 +53,12 @@ func clientKey(req *http.Request) (uint64, bool) {
 	return digest(a[:8]), true
 }
 
-// cookie returns the first value of the cookie, without what http.Request.Cookie
-// allocates for it (RFC 6265 §5.4).
+// cookie returns the first value of the cookie that isn't empty, without what
+// http.Request.Cookie allocates for it.
 func cookie(lines []string, name string) (string, bool) {
-	for _, line := range lines {
-		for line != "" {
-			var pair string
-			pair, line, _ = strings.Cut(line, ";")
-			k, v, ok := strings.Cut(strings.TrimSpace(pair), "=")
-			if ok && k == name && v != "" {
-				return strings.Trim(v, `"`), true
-			}
+	for c := range field.Cookies(lines) {
+		if c.Name == name && c.Value != "" {
+			return strings.Trim(c.Value, `"`), true
 		}
 	}
 	return "", false

@@ -2,8 +2,8 @@ package middleware
 
 import (
 	"net/http"
-	"strings"
 
+	"github.com/weirhttp/weir/internal/field"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/trace"
 )
@@ -62,9 +62,9 @@ func (x *exchange) bypassesByCookie() bool {
 	if len(x.route.bypass) == 0 {
 		return false
 	}
-	for name := range cookieNames(x.r.Header["Cookie"]) {
+	for c := range field.Cookies(x.r.Header["Cookie"]) {
 		for _, p := range x.route.bypass {
-			if p.matches(name) {
+			if c.Text != "" && p.matches(c.Name) {
 				return true
 			}
 		}
@@ -75,25 +75,10 @@ func (x *exchange) bypassesByCookie() bool {
 // hasUnkeyedCookie reports whether the request has a cookie that reaches the
 // origin without being in the key.
 func (x *exchange) hasUnkeyedCookie() bool {
-	for name := range cookieNames(x.r.Header["Cookie"]) {
-		if x.route.spec.CookieUnkeyed(name) {
+	for c := range field.Cookies(x.r.Header["Cookie"]) {
+		if c.Text != "" && x.route.spec.CookieUnkeyed(c.Name) {
 			return true
 		}
 	}
 	return false
-}
-
-// cookieNames yields the names in Cookie field lines; "" for a cookie without.
-func cookieNames(lines []string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for _, line := range lines {
-			for pair := range strings.SplitSeq(line, ";") {
-				pair = strings.Trim(pair, " \t")
-				name, _, _ := strings.Cut(pair, "=")
-				if pair != "" && !yield(strings.TrimRight(name, " \t")) {
-					return
-				}
-			}
-		}
-	}
 }
