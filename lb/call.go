@@ -280,6 +280,8 @@ func (c *call) forbidden(l *lease, te *TransportError, unseen bool) string {
 	rules := &c.first.retry
 	ours := te != nil && te.Failure == FailureShutdown
 	switch {
+	case te != nil && te.Failure == FailureUpload && c.bodies.interrupted():
+		return noneBody
 	case errors.Is(c.req.Context().Err(), context.Canceled):
 		return noneGone
 	case c.req.Context().Err() != nil:
@@ -299,6 +301,12 @@ func (c *call) forbidden(l *lease, te *TransportError, unseen bool) string {
 		return noneTime
 	}
 	return ""
+}
+
+// lastAttempt reports whether no origin can come after the current one. That there
+// is none left that is well isn't looked for.
+func (c *call) lastAttempt() bool {
+	return c.attempts >= c.first.retry.attempts || len(c.tried) >= c.plan.origins()
 }
 
 // again makes the same attempt anew, on a new connection. Its place is kept, and

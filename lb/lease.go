@@ -51,7 +51,7 @@ func (l *lease) send() {
 	*out = *c.req
 	url := *c.req.URL
 	out.URL = &url
-	body, trailer, err := c.bodies.next()
+	body, trailer, err := c.bodies.next(c.lastAttempt())
 	if err != nil {
 		l.headAt = c.b.clock()
 		l.err = &TransportError{Failure: FailureRequest, Origin: l.server.link.target.authority(), Err: err}

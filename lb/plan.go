@@ -130,5 +130,14 @@ func (p *plan) start(s *set) {
 	}
 }
 
+// origins is how many there are, in all the pools.
+func (p *plan) origins() int {
+	n := 0
+	for _, g := range p.groups {
+		n += len(g.servers)
+	}
+	return n
+}
+
 // panicking reports whether the current origin isn't eligible.
 func (p *plan) panicking() bool { return p.mode >= modePanic }

@@ -163,7 +163,7 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 	f.p.via(f.in, out.Header)
 	out.Trailer = nil
 	if out.Body != nil {
-		f.body = newUploaded(out.Body)
+		f.body = newUploaded(out.Body, f.in, f.writer.ResponseWriter)
 		out.Body = f.body
 		if len(f.in.Trailer) > 0 {
 			out.Trailer = f.body.trailers(f.in.Trailer, f.p.inTrailer)

@@ -13,7 +13,7 @@ import (
 // errors turn into what clients see.
 func (f *forwarding) fail(_ http.ResponseWriter, _ *http.Request, err error) {
 	f.letGo()
-	if f.in.Context().Err() != nil && errors.Is(f.in.Context().Err(), context.Canceled) {
+	if errors.Is(f.in.Context().Err(), context.Canceled) && (f.body == nil || !f.body.cut.Load()) {
 		panic(http.ErrAbortHandler) // nobody is there; an empty 200 would be a lie
 	}
 	h := f.writer.Header()
@@ -21,7 +21,7 @@ func (f *forwarding) fail(_ http.ResponseWriter, _ *http.Request, err error) {
 	if f.in.ProtoMajor == 1 && f.in.ContentLength != 0 && (f.body == nil || !f.body.done()) {
 		h["Connection"] = []string{"close"} // as in head
 		if f.body == nil {
-			f.body = newUploaded(http.NoBody) // for end
+			f.body = newUploaded(http.NoBody, f.in, f.writer.ResponseWriter) // for end
 		}
 	}
 	f.p.o.ErrorHandler(&f.writer, f.in, err)

@@ -21,8 +21,11 @@ var (
 type uploaded struct {
 	body io.ReadCloser
 	turn chan struct{} // holds whoever reads
+	in   *http.Request // the client's
+	w    http.ResponseWriter
 	eof  atomic.Bool
 	over atomic.Bool
+	cut  atomic.Bool // by interrupt
 
 	// The server fills came at the body's end. What of it is passed on is copied to
 	// trailer.
@@ -30,8 +33,9 @@ type uploaded struct {
 	keep          func(name string) bool
 }
 
-func newUploaded(body io.ReadCloser) *uploaded {
-	return &uploaded{body: body, turn: make(chan struct{}, 1)}
+// newUploaded makes one of the body of in, which w answers.
+func newUploaded(body io.ReadCloser, in *http.Request, w http.ResponseWriter) *uploaded {
+	return &uploaded{body: body, turn: make(chan struct{}, 1), in: in, w: w}
 }
 
 // trailers takes over what is passed on of the trailers, and returns the map in
@@ -78,6 +82,19 @@ func (u *uploaded) Read(p []byte) (int, error) {
 }
 
 func (u *uploaded) Close() error { return u.body.Close() }
+
+// interrupt ends a Read that waits for the client. There may be no way to, such as
+// where a middleware hides the server's writer. The server takes the client for gone
+// then, and cancels the request.
+func (u *uploaded) interrupt() {
+	u.over.Store(true)
+	u.cut.Store(true)
+	if u.in.ProtoMajor == 1 { // where Close waits for the Read
+		http.NewResponseController(u.w).SetReadDeadline(longAgo)
+		return
+	}
+	u.in.Body.Close() // body's own does nothing
+}
 
 func (u *uploaded) done() bool { return u.eof.Load() }
 

@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -16,7 +17,8 @@ var errAbandoned = errors.New("lb: this attempt was given up")
 // what it gets is kept too, and it gets no more.
 type replay struct {
 	src   io.ReadCloser
-	limit int // bytes kept at most
+	limit int             // bytes kept at most
+	ctx   context.Context // the request's
 
 	reading sync.Mutex // held while src is read
 
@@ -24,8 +26,10 @@ type replay struct {
 	kept  []byte
 	lost  bool // more than limit was read: nothing is kept any more
 	risky bool // src is being read, and if anything comes it is lost
+	cut   bool // reading src was interrupted
 	err   error
 	cur   *replayBody
+	last  bool // no attempt may follow cur
 	final bool // no attempt will follow: src is closed with cur
 
 	// Whoever owns the request fills its Trailer map at the end of src. The
@@ -46,11 +50,11 @@ type replayBody struct {
 
 // newReplay takes a body over. length is its length, negative if unknown: one that
 // is too long for the limit isn't kept in part.
-func newReplay(src io.ReadCloser, length int64, limit int) *replay {
+func newReplay(ctx context.Context, src io.ReadCloser, length int64, limit int) *replay {
 	if length > int64(limit) {
 		limit = 0
 	}
-	return &replay{src: src, limit: limit}
+	return &replay{src: src, limit: limit, ctx: ctx}
 }
 
 // possible reports whether the whole body can be read again.
@@ -60,10 +64,12 @@ func (r *replay) possible() bool {
 	return !r.lost && !r.risky && (r.err == nil || r.err == io.EOF)
 }
 
-// attempt returns the body for the next attempt. The one before gets no more.
-func (r *replay) attempt() *replayBody {
+// attempt returns the body for the next attempt. The one before gets no more. last
+// says that there won't be another one after it.
+func (r *replay) attempt(last bool) *replayBody {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.last = last
 	r.cur = &replayBody{r: r, trailer: maps.Clone(r.declared)}
 	return r.cur
 }
@@ -139,6 +145,30 @@ func (b *replayBody) prepare(p []byte) (n, keep int, err error) {
 	return 0, keep, nil
 }
 
+// interrupt ends a Read of the source, unless another attempt can go on with what
+// the visitor sends.
+func (b *replayBody) interrupt() {
+	r := b.r
+	r.mu.Lock()
+	src, ok := r.src.(interruptible)
+	r.cut = ok && r.cur == b && (r.last || r.lost || r.risky || r.ctx.Err() != nil)
+	cut := r.cut
+	r.mu.Unlock()
+	if cut {
+		src.interrupt()
+	}
+}
+
+// interrupted reports whether reading ended for that, which cancels the request.
+func (b *bodies) interrupted() bool {
+	if b.keep == nil {
+		return false
+	}
+	b.keep.mu.Lock()
+	defer b.keep.mu.Unlock()
+	return b.keep.cut
+}
+
 // Close ends the attempt's reading. The source stays open as long as another
 // attempt may follow.
 func (b *replayBody) Close() error {
@@ -164,7 +194,7 @@ type bodies struct {
 func newBodies(req *http.Request, limit int) bodies {
 	b := bodies{req: req}
 	if req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
-		b.keep = newReplay(req.Body, req.ContentLength, limit)
+		b.keep = newReplay(req.Context(), req.Body, req.ContentLength, limit)
 		b.keep.filled, b.keep.declared = req.Trailer, maps.Clone(req.Trailer)
 	}
 	return b
@@ -173,13 +203,14 @@ func newBodies(req *http.Request, limit int) bodies {
 // again reports whether another attempt can have the whole body.
 func (b *bodies) again() bool { return b.keep == nil || b.keep.possible() }
 
-// next returns the next attempt's body and the map of its trailers.
-func (b *bodies) next() (io.ReadCloser, http.Header, error) {
+// next returns the next attempt's body and the map of its trailers. last says that
+// no other attempt may follow it.
+func (b *bodies) next(last bool) (io.ReadCloser, http.Header, error) {
 	first := !b.begun
 	b.begun = true
 	switch {
 	case b.keep != nil:
-		body := b.keep.attempt()
+		body := b.keep.attempt(last)
 		return body, body.trailer, nil
 	case first || b.req.GetBody == nil:
 		return b.req.Body, b.req.Trailer, nil

@@ -41,10 +41,10 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 		if r.IntN(2) == 0 {
 			length = -1
 		}
-		rep := newReplay(src, length, limit)
+		rep := newReplay(background, src, length, limit)
 		most := 0 // bytes that were read of the source
 		for {
-			body := rep.attempt()
+			body := rep.attempt(false)
 			var got []byte
 			giveUp := r.IntN(2*len(data) + 2)
 			var err error
@@ -86,8 +86,8 @@ func TestReplayGivesTheSameBytes(t *testing.T) {
 func TestReplayWaitsForAnAbandonedRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pr, pw := io.Pipe()
-		rep := newReplay(pr, -1, 100)
-		old := rep.attempt()
+		rep := newReplay(background, pr, -1, 100)
+		old := rep.attempt(false)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			buf := make([]byte, 50)
@@ -99,7 +99,7 @@ func TestReplayWaitsForAnAbandonedRead(t *testing.T) {
 		})
 		synctest.Wait()
 		require.True(t, rep.possible())
-		next := rep.attempt()
+		next := rep.attempt(false)
 		rep.finish(true)
 		var got []byte
 		wg.Go(func() { got, _ = io.ReadAll(next) })
@@ -128,7 +128,7 @@ func TestReplayTrailers(t *testing.T) {
 		}))
 		all := newBodies(req, 100)
 		next := func() (io.Reader, http.Header) {
-			body, trailer, err := all.next()
+			body, trailer, err := all.next(false)
 			require.NoError(t, err)
 			return body, trailer
 		}
@@ -197,8 +197,8 @@ func TestTrailersOfARepeatedUpload(t *testing.T) {
 
 func TestReplayErrors(t *testing.T) {
 	src := &closing{Reader: io.MultiReader(strings.NewReader("abc"), errReader{})}
-	rep := newReplay(src, 10, 100)
-	got, err := io.ReadAll(rep.attempt())
+	rep := newReplay(background, src, 10, 100)
+	got, err := io.ReadAll(rep.attempt(false))
 	assert.Equal(t, "abc", string(got))
 	assert.EqualError(t, err, "gone")
 	assert.False(t, rep.possible(), "the client's side broke")

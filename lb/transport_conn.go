@@ -16,6 +16,7 @@ type countedConn struct {
 	socket    *socket
 	sent, got atomic.Int64
 	lost      atomic.Bool // a read failed
+	onLost    func()      // what is called then
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
@@ -28,6 +29,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		c.lost.Store(true)
+		c.onLost()
 	}
 	return n, err
 }
@@ -89,6 +91,13 @@ type conn struct {
 	// a 101 response's body. net/http lets go of it in a goroutine of its own, and a
 	// Close before that would cut the tunnel.
 	tunnel atomic.Bool
+}
+
+// lost is called when an HTTP/1 origin sends nothing any more.
+func (c *conn) lost() {
+	if x := c.current.Load(); x != nil {
+		x.send.interrupt()
+	}
 }
 
 // http2 reports whether the connection takes many requests at once.

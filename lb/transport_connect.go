@@ -73,7 +73,7 @@ func (t *transport) connect(ctx context.Context, http1 bool) (*conn, error) {
 	client := t.http2
 	if !http2 {
 		s.guard(func() { t.pool.settled(c) })
-		c.raw = &countedConn{Conn: ready, socket: s}
+		c.raw = &countedConn{Conn: ready, socket: s, onLost: c.lost}
 		ready, client = c.raw, t.http1
 	}
 	c.cc, err = client.NewClientConn(context.WithValue(ctx, connKey{}, ready), t.o.Scheme, t.target.authority())

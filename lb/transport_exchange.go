@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -126,6 +125,7 @@ func asksFor(req *http.Request, protocol string) bool {
 func (x *exchange) reset() {
 	x.done.Store(false)
 	x.flags.And(sent)
+	x.send.reset()
 }
 
 // Read reads the response's body.
@@ -180,12 +180,13 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 	} else if isUnusable(err) {
 		e.Wrote = false
 	}
+	ended := x.send.ended(ctx)
 	switch expired := Failure(x.expired.Load()); {
 	case expired != FailureNone:
 		e.Failure, e.Err = expired, errExpired
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ended, context.DeadlineExceeded):
 		e.Failure = FailureDeadline
-	case ctx.Err() != nil:
+	case ended != nil:
 		e.Failure = FailureCanceled
 	case x.send.failed() != nil:
 		e.Failure, e.Err = FailureRequest, x.send.failed()
@@ -272,94 +273,4 @@ func (x *exchange) bodyFailure(err error) *TransportError {
 		e.Failure = FailureUpload
 	}
 	return e
-}
-
-// sendBody is the request's body on its way to the origin. It remembers what went
-// wrong on the visitor's side, and holds back the Close until it is certain that
-// the request isn't put on another connection.
-type sendBody struct {
-	x    *exchange
-	body io.ReadCloser
-
-	mu     sync.Mutex
-	free   bool // Close goes through
-	closed bool // Close was called
-	read   bool
-	size   int64 // of what was read
-	err    error
-}
-
-var errBodyLength = errors.New("the request's body isn't as long as its Content-Length")
-
-func (s *sendBody) set(x *exchange, body io.ReadCloser) { s.x, s.body = x, body }
-
-func (s *sendBody) Read(p []byte) (int, error) {
-	s.x.flags.Or(clientRead | progress)
-	n, err := s.body.Read(p)
-	if err == io.EOF {
-		s.x.flags.Or(sent)
-	}
-	s.x.flags.Or(progress)
-	s.x.flags.And(^clientRead)
-	s.mu.Lock()
-	s.read = true
-	s.size += int64(n)
-	switch length := s.x.req.ContentLength; {
-	case err != nil && err != io.EOF:
-		s.err = err
-	case length > 0 && (s.size > length || err == io.EOF && s.size < length):
-		s.err = errBodyLength
-	}
-	s.mu.Unlock()
-	return n, err
-}
-
-func (s *sendBody) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	free := s.free
-	s.mu.Unlock()
-	if free {
-		return s.body.Close()
-	}
-	return nil
-}
-
-// let lets Close through from now on.
-func (s *sendBody) let() {
-	if s.body == nil {
-		return
-	}
-	s.mu.Lock()
-	s.free = true
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		s.body.Close()
-	}
-}
-
-// finish closes the body.
-func (s *sendBody) finish() {
-	if s.body == nil {
-		return
-	}
-	s.mu.Lock()
-	s.free = true
-	s.mu.Unlock()
-	s.body.Close()
-}
-
-// begun reports whether any of the body was asked for.
-func (s *sendBody) begun() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.read
-}
-
-// failed returns the visitor's side's error.
-func (s *sendBody) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
 }

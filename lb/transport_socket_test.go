@@ -34,7 +34,7 @@ func socketPair(t *testing.T, dial func(context.Context, string, string) (net.Co
 	settled := make(chan bool, 9)
 	s := newSocket(c, false)
 	s.guard(func() { settled <- true })
-	counted := &countedConn{Conn: s, socket: s}
+	counted := &countedConn{Conn: s, socket: s, onLost: func() {}}
 	t.Cleanup(func() { counted.Close(); origin.Close() })
 	return counted, origin, settled
 }
