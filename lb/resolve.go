@@ -29,7 +29,7 @@ func parseTarget(address, scheme string) (target, error) {
 	if strings.HasPrefix(address, "[") && strings.HasSuffix(address, "]") {
 		host = address[1 : len(address)-1]
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
+	if ip, ok := parseIP(host); ok {
 		return target{ip: ip.Unmap(), port: port}, nil
 	}
 	if h, p, err := net.SplitHostPort(address); err == nil {
@@ -39,19 +39,25 @@ func parseTarget(address, scheme string) (target, error) {
 		}
 		host, port = h, uint16(n)
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
+	if ip, ok := parseIP(host); ok {
 		return target{ip: ip.Unmap(), port: port}, nil
 	}
 	if host != address && strings.HasPrefix(address, "[") {
 		host = "" // brackets are for addresses only
 	}
 	host = strings.TrimSuffix(host, ".")
-	_, err := netip.ParseAddr(host)
-	isAddress := err == nil // with a dot behind it
+	_, isAddress := parseIP(host) // with a dot behind it
 	if isAddress || len(host) > 253 || strings.ContainsFunc(host, notInName) || slices.Contains(strings.Split(host, "."), "") {
 		return target{}, errors.New("write an IP address or a name, with a port if need be, such as 10.0.0.1:8443")
 	}
 	return target{name: strings.ToLower(host), port: port}, nil
+}
+
+// parseIP reads an address. Go takes anything for a zone; here it is a name, so that
+// the address can be read where it stands beside a port (RFC 6874 §2).
+func parseIP(s string) (netip.Addr, bool) {
+	ip, err := netip.ParseAddr(s)
+	return ip, err == nil && !strings.ContainsFunc(ip.Zone(), notInName)
 }
 
 // notInName reports whether r can't be part of a host's name. Underscores are
@@ -60,10 +66,11 @@ func notInName(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '.' || r == '_')
 }
 
-// validHost reports whether s can stand in a Host field.
+// validHost reports whether s can stand in a Host field: zones mean something on one
+// machine only, and addresses of IPv6 need brackets.
 func validHost(s string) bool {
 	_, err := parseTarget(s, "https")
-	return err == nil
+	return err == nil && validAuthority(s) && !strings.Contains(s, "%")
 }
 
 // host returns the name or the IP address without brackets.

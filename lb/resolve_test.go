@@ -32,21 +32,34 @@ func TestParseTarget(t *testing.T) {
 		{"Origin.test", "https", "origin.test:443", "origin.test"},
 		{"origin.test.", "https", "origin.test:443", "origin.test"},
 		{"my_app:3000", "http", "my_app:3000", "my_app"},
+		{"fe80::1%eth0", "http", "[fe80::1%eth0]:80", "fe80::1"},
+		{"[fe80::1%br-1.2_x]:81", "http", "[fe80::1%br-1.2_x]:81", "fe80::1"},
 	} {
 		g, err := parseTarget(c.in, c.scheme)
 		if assert.NoError(t, err, c.in) {
 			assert.Equal(t, []string{c.authority, c.host}, []string{g.authority(), g.host()}, c.in)
 		}
 	}
-	for _, in := range []string{"", ":80", "a b", "http://a", "a/b", "a:0", "a:65536", "a:http", "[::1", "user@a", "a\x00", "::1:80:", "[a]", ".", "..", ".a", "a..b", "a..", "10.0.0.1."} {
+	for _, in := range []string{"", ":80", "a b", "http://a", "a/b", "a:0", "a:65536", "a:http", "[::1", "user@a", "a\x00", "::1:80:", "[a]", ".", "..", ".a", "a..b", "a..", "10.0.0.1.",
+		"::%[", "[fe80::1%]]:80", "fe80::1%a b", "fe80::1%a/b", "fe80::1%\x00"} {
 		_, err := parseTarget(in, "https")
 		assert.Error(t, err, "%q", in)
+	}
+}
+
+func TestHostThatIsSent(t *testing.T) {
+	for s, want := range map[string]bool{
+		"a.test": true, "a.test:80": true, "A_b.test.": true, "10.0.0.1": true, "10.0.0.1:80": true, "[::1]": true, "[::1]:80": true,
+		"": false, "::1": false, "[fe80::1%eth0]": false, "[fe80::1%eth0]:80": false, "a/b": false, "a!b": false, "a:0": false, "a:": false,
+	} {
+		assert.Equal(t, want, validHost(s), "%q", s)
 	}
 }
 
 func FuzzParseTarget(f *testing.F) {
 	f.Add("[::1]:80")
 	f.Add("a.test:443")
+	f.Add("::%[")
 	f.Fuzz(func(t *testing.T, s string) {
 		g, err := parseTarget(s, "https")
 		if err != nil {
