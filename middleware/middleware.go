@@ -111,7 +111,9 @@ func (m *Middleware) Stats() store.Stats { return m.store.Stats() }
 
 // Close cancels the fetches under way, waits for their goroutines to end or
 // for ctx, empties the memory and closes the disk. Requests must not come any
-// more: shut the server down first.
+// more: shut the server down first. When it returns early because ctx ended, the
+// store and the list of purges are open still: call it again with more time, or
+// what waits to be written is lost, and so are purges that were queued.
 func (m *Middleware) Close(ctx context.Context) error {
 	m.close()
 	m.governor.close()
