@@ -24,21 +24,10 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	rec := x.rec
 	rec.Cache.Status, rec.Cache.Reason, rec.ForwardReason = status, string(why), forward
 	rec.Cache.NotStored = string(whyPassed)
-	w := x.w
-	pw := &passWriter{w: w, asked: time.Now(), permit: permit, timed: x.r.ContentLength == 0 || received.whole()}
+	pw := &passWriter{w: x.w, asked: time.Now(), permit: permit, timed: x.r.ContentLength == 0 || received.whole()}
 	pw.x.Store(x)
 	defer pw.release() // rules of the application may panic before the handler is called
-	r := x.r
-	if x.barrier.strip || x.facts&hasH2C != 0 {
-		r = r.WithContext(r.Context())
-		r.Header = r.Header.Clone()
-		if x.barrier.strip {
-			stripBarrier(r.Header)
-		}
-		if x.facts&hasH2C != 0 {
-			ignoreH2C(r.Header)
-		}
-	}
+	r := x.withoutBarred()
 	ctx, trail := x.balanced(x.guarded(r.Context()), x.key)
 	x.trail, pw.trail = trail, trail
 	if trace.FromContext(ctx) == nil && x.h.cfg.Hook != nil {
@@ -62,31 +51,50 @@ func (x *exchange) pass(status trace.Status, forward trace.Forward, why reason) 
 	defer pw.watchRequestBody(x, r)()
 	own := handlersOwn(r, ctx)
 	returned := false
-	defer func() {
-		pw.watch.stop()
-		if x.r.MultipartForm == nil {
-			x.r.MultipartForm = own.MultipartForm // the server removes its files
-		}
-		if !returned {
-			rec.Outcome = trace.Aborted
-			if pw.endless && r.Method != http.MethodHead {
-				cut(w, r)
-			}
-		}
-		if pw.watch.late() || pw.body.cutOff() {
-			rec.Outcome = trace.ClientGone
-		}
-		if pw.capture != nil {
-			pw.capture.drop()
-		}
-		pw.release()
-	}()
+	defer func() { x.endPass(pw, own, rec, returned) }()
 	x.h.next.ServeHTTP(pw, own)
 	pw.finish()
 	returned = true
 	if pw.capture != nil {
 		pw.capture.store(x, r)
 	}
+}
+
+// withoutBarred is the client's request without the fields that don't reach handlers.
+func (x *exchange) withoutBarred() *http.Request {
+	if !x.barrier.strip && x.facts&hasH2C == 0 {
+		return x.r
+	}
+	r := x.r.WithContext(x.r.Context())
+	r.Header = r.Header.Clone()
+	if x.barrier.strip {
+		stripBarrier(r.Header)
+	}
+	if x.facts&hasH2C != 0 {
+		ignoreH2C(r.Header)
+	}
+	return r
+}
+
+// endPass cleans up when the handler has returned, or has panicked.
+func (x *exchange) endPass(pw *passWriter, own *http.Request, rec *trace.Record, returned bool) {
+	pw.watch.stop()
+	if x.r.MultipartForm == nil {
+		x.r.MultipartForm = own.MultipartForm // the server removes its files
+	}
+	if !returned {
+		rec.Outcome = trace.Aborted
+		if pw.endless && x.r.Method != http.MethodHead {
+			cut(pw.w, x.r)
+		}
+	}
+	if pw.watch.late() || pw.body.cutOff() {
+		rec.Outcome = trace.ClientGone
+	}
+	if pw.capture != nil {
+		pw.capture.drop()
+	}
+	pw.release()
 }
 
 // handlersOwn is r as the wrapped handler gets it, who may change URL and header: some
