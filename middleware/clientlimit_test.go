@@ -142,11 +142,13 @@ func TestClientLimitDoesntKeepTheOperatorOut(t *testing.T) {
 				return "operator", nil
 			}},
 		})
-		w.hold("192.0.2.1:1")
-		status, _ := w.ask("PURGE", "/", "192.0.2.1:1", "Authorization", "right")
-		require.Equal(t, 200, status)
-		status, _ = w.ask("PURGE", "/", "192.0.2.1:1")
-		require.Equal(t, 429, status)
+		for _, peer := range []string{"192.0.2.1:1", "@"} { // without an address, too
+			w.hold(peer)
+			status, _ := w.ask("PURGE", "/", peer, "Authorization", "right")
+			require.Equal(t, 200, status)
+			status, _ = w.ask("PURGE", "/", peer)
+			require.Equal(t, 429, status)
+		}
 		w.letGo()
 	})
 }

@@ -319,6 +319,16 @@ func TestAuditLog(t *testing.T) {
 	assert.Less(t, log.Len(), 1500)
 
 	log.Reset()
+	r = httptest.NewRequest(Method, "http://example.com/a?b", nil)
+	r.Header = header("Ok", "1")
+	h.ServePurge(httptest.NewRecorder(), r)
+	line = nil
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line))
+	assert.Equal(t, `"eve\nlevel=ERROR"`, line["who"])
+	assert.Equal(t, 200.0, line["status"])
+	assert.Contains(t, line["what"], "exact-url")
+
+	log.Reset()
 	for range 100 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
 	}

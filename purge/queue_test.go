@@ -95,6 +95,36 @@ func TestQueueMergesToHard(t *testing.T) {
 	})
 }
 
+// It's that very one, however many have left the queue before it.
+func TestQueueMergesTheRightOneToHard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, Options{Rate: 10, Burst: 1})
+		soft := func(tag string) Selector {
+			s := tagged(tag)
+			s.Soft = true
+			return s
+		}
+		stored := []*Subject{page(l, "/c", "c"), page(l, "/d", "d"), page(l, "/e", "e")}
+		for _, s := range []Selector{tagged("first"), soft("a"), soft("b"), soft("c"), soft("d"), soft("e")} {
+			_, err := l.Submit(background, s)
+			require.NoError(t, err)
+		}
+		for l.Stats().Queued > 3 { // a and b
+			time.Sleep(drainEvery)
+		}
+		require.Equal(t, 3, l.Stats().Queued)
+		_, err := l.Submit(background, tagged("d"))
+		require.NoError(t, err)
+		require.Equal(t, 3, l.Stats().Queued)
+		time.Sleep(time.Second)
+		var got []Verdict
+		for _, s := range stored {
+			got = append(got, l.Check(s))
+		}
+		assert.Equal(t, []Verdict{Stale, Gone, Stale}, got)
+	})
+}
+
 // What has waited longest goes first: however many come later, none waits for longer
 // than it takes to carry out what was queued before it.
 func TestQueueIsFair(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,4 +119,48 @@ func TestAFileThatCannotBeFreshened(t *testing.T) {
 	mustMiss(t, d, key(1))
 	assert.Equal(t, store.Kept, d.Put(object(key(1), []byte("y"))))
 	assert.Zero(t, d.Stats().SwitchedOff)
+}
+
+// A few odd files now and then, over the days, aren't the disk's trouble.
+func TestOddFilesNowAndThen(t *testing.T) {
+	var o odd
+	for i := range 10 * maxOdd {
+		k := key(i)
+		assert.False(t, o.another(&k, time.Duration(i)*oddSpan/(maxOdd-1)), i)
+	}
+	for i := range maxOdd + 2 {
+		k := key(i)
+		assert.Equal(t, i >= maxOdd, o.another(&k, time.Hour+time.Duration(i)*oddSpan/(2*maxOdd)), i)
+	}
+}
+
+// Where the folder can't be gone through it's not the file that is odd.
+func TestAnOddFolderIsTheDisksTrouble(t *testing.T) {
+	d := scanned(t, openTier(t, Options{}))
+	k := key(1)
+	require.Equal(t, store.Kept, d.Put(object(k, []byte("x"))))
+	folder := d.files.folder(&k)
+	require.NoError(t, os.Rename(folder, folder+"-"))
+	require.NoError(t, os.Symlink(filepath.Base(folder), folder))
+	mustMiss(t, d, k)
+	assert.EqualValues(t, 1, d.Stats().SwitchedOff)
+	require.NoError(t, os.Remove(folder))
+	require.NoError(t, os.Rename(folder+"-", folder))
+	d.reads.passed()
+	mustHave(t, d, k, []byte("x"))
+}
+
+// What the disk can't read is deleted, so that nobody waits for that again.
+func TestAFileThatTheDiskCannotRead(t *testing.T) {
+	var f faults
+	d := scanned(t, openWith(t, Options{}, f.check))
+	require.Equal(t, store.Kept, d.Put(object(key(1), []byte("x"))))
+	f.set("read", syscall.EIO)
+	mustMiss(t, d, key(1))
+	f.set("", nil)
+	d.reads.passed()
+	mustMiss(t, d, key(1))
+	objects, _ := filesIn(t, d.files.dir)
+	assert.Empty(t, objects)
+	assert.EqualValues(t, 1, d.Stats().SwitchedOff)
 }

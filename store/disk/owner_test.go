@@ -56,3 +56,19 @@ func TestADirectoryWithASecondOwner(t *testing.T) {
 		})
 	}
 }
+
+// What somebody else has meanwhile isn't this one's to delete, so that it's neither left
+// undeleted nor the fault of the disk.
+func TestASecondOwnersFilesAreNotLeftUndeleted(t *testing.T) {
+	a := scanned(t, openTier(t, Options{}))
+	require.Equal(t, store.Kept, a.Put(object(key(0), []byte("mine"))))
+	require.NoError(t, os.RemoveAll(a.files.dir))
+	b := scanned(t, openTier(t, Options{Dir: a.files.dir}))
+	require.Equal(t, store.Kept, b.Put(object(key(0), []byte("theirs"))))
+	assert.False(t, a.Delete(key(0)))
+	keys, all := a.Undeleted()
+	assert.Empty(t, keys)
+	assert.False(t, all)
+	assert.Zero(t, a.Stats().SwitchedOff)
+	mustHave(t, b, key(0), []byte("theirs"))
+}

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -66,4 +67,24 @@ func TestCloseGivesUpWaiting(t *testing.T) {
 	cancel(context.Canceled)
 	_ = d.WaitScan(ctx)
 	require.NoError(t, d.Close(t.Context()))
+}
+
+// The scan looks at so many files in a second, and ends at once when it's told to.
+func TestScanKeepsItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		p := pacer{rate: 100, start: began}
+		for i := range 10 {
+			require.NoError(t, p.wait(t.Context(), scanBatch))
+			require.Equal(t, time.Duration(i+1)*scanBatch*10*time.Millisecond, time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, p.wait(ctx, scanBatch), context.DeadlineExceeded)
+		free := pacer{rate: -1, start: time.Now()}
+		before := time.Now()
+		require.NoError(t, free.wait(t.Context(), 1<<30))
+		require.Zero(t, time.Since(before))
+		require.Error(t, free.wait(ctx, 1))
+	})
 }
