@@ -88,6 +88,8 @@ func (s *fakeSpool) Size() int64 {
 	return int64(len(s.b))
 }
 
+func (s *fakeSpool) Prepare(*Object) error { return nil }
+
 func (s *fakeSpool) Commit(*Object) Rejection {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,6 +31,15 @@ func (s *Store) Keep(f *Fill, o *Object, allowed func(there *Object) bool) Rejec
 	return s.PutIf(o, allowed)
 }
 
+// Prepare does what takes long of Keep, for whoever will hold a lock during that. It
+// changes nothing that is stored, and Keep does it if need be. The writer calls it, with
+// the o that Keep will have, when it has appended everything.
+func (s *Store) Prepare(f *Fill, o *Object) {
+	if f.Spilled() {
+		_ = f.prepare(o) // Keep fails likewise
+	}
+}
+
 // Spilled reports whether the body has gone to the disk.
 func (f *Fill) Spilled() bool {
 	f.mu.Lock()

@@ -1,6 +1,9 @@
 package store
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // getFromDisk is Get for what isn't in memory.
 func (s *Store) getFromDisk(k Key) (*Object, *Index) {
@@ -41,7 +44,9 @@ func (s *Store) promote(k Key) (*Object, *Index) {
 	}
 	loaded, err := o.Load()
 	if err != nil {
-		s.disk.DeleteObject(o) // or everyone would try again
+		if !errors.Is(err, ErrUnavailable) {
+			s.disk.DeleteObject(o) // or everyone would try again
+		}
 		return nil, nil
 	}
 	if loaded.Weight() > s.memory.maxBytes {

@@ -175,6 +175,31 @@ func (f *Fill) unlock() {
 // commit makes the whole spilled body an object of the disk: put is called
 // with what commits it. Only the writer calls it, before End.
 func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Rejection {
+	r := f.prepare(o)
+	if r != Kept {
+		return r
+	}
+	f.mu.Lock()
+	defer f.unlock()
+	if f.ended || !f.keep {
+		return Incomplete
+	}
+	f.withSpool(func(s Spool) { r = put(s.Commit) })
+	f.taken = r == Kept
+	if r != Kept {
+		f.forgo(r == TooLarge)
+	}
+	if f.ended {
+		f.keep = false
+		f.trim()
+		f.releaseIfUnread()
+	}
+	return r
+}
+
+// prepare brings all of the body into the spool, and does there what takes long of
+// committing it. What fails there is told by the commit.
+func (f *Fill) prepare(o *Object) Rejection {
 	f.mu.Lock()
 	defer f.unlock()
 	if !f.keep || f.ended || f.taken || f.length >= 0 && f.size < f.length {
@@ -187,22 +212,22 @@ func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Re
 	if f.ended || !f.keep {
 		return Incomplete
 	}
-	s := f.spill.spool
-	f.spill.users++
-	f.unlock()
-	r := put(s.Commit)
-	f.mu.Lock()
-	f.spill.users--
-	f.taken = r == Kept
-	if r != Kept {
-		f.forgo(r == TooLarge)
-	}
+	f.withSpool(func(s Spool) { _ = s.Prepare(o) })
 	if f.ended {
-		f.keep = false
 		f.trim()
 		f.releaseIfUnread()
 	}
-	return r
+	return Kept
+}
+
+// withSpool calls use with the spool, which stays open meanwhile. The lock is given up.
+func (f *Fill) withSpool(use func(Spool)) {
+	s := f.spill.spool
+	f.spill.users++
+	f.unlock()
+	use(s)
+	f.mu.Lock()
+	f.spill.users--
 }
 
 // spoolBuffer is what a reader that is behind reads into.
