@@ -153,6 +153,9 @@ type SpoolTier interface {
 	Create() (Spool, error)
 	// Peek is Get, but counts neither as one nor as a use.
 	Peek(k Key) (*Object, bool)
+	// Has reports whether there may be anything under k, in memory and without a look
+	// at the disk. If it says no, there certainly is nothing to be deleted.
+	Has(k Key) bool
 	// DeleteObject forgets o if it's still the one kept under its key.
 	DeleteObject(o *Object) bool
 	// Undeleted returns the primary keys of what could not be deleted since the last

@@ -28,6 +28,7 @@ func (d *fakeDisk) Undeleted() ([]Key, bool)    { return nil, false }
 func (d *fakeDisk) Stats() TierStats            { return TierStats{} }
 func (d *fakeDisk) Close(context.Context) error { return nil }
 func (d *fakeDisk) Peek(Key) (*Object, bool)    { return nil, false }
+func (d *fakeDisk) Has(Key) bool                { return false }
 func (d *fakeDisk) Claim() bool                 { return true }
 func (d *fakeDisk) MaxObject() int64            { return d.max }
 

@@ -173,8 +173,9 @@ func (f *Fill) unlock() {
 }
 
 // commit makes the whole spilled body an object of the disk: put is called
-// with what commits it. Only the writer calls it, before End.
-func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Rejection {
+// with what commits it, and returns a channel if that goes on until it's closed. Only the
+// writer calls it, before End.
+func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) (Rejection, <-chan struct{})) Rejection {
 	r := f.prepare(o)
 	if r != Kept {
 		return r
@@ -184,7 +185,12 @@ func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Re
 	if f.ended || !f.keep {
 		return Incomplete
 	}
-	f.withSpool(func(s Spool) { r = put(s.Commit) })
+	var late <-chan struct{}
+	f.withSpool(func(s Spool) { r, late = put(s.Commit) })
+	if late != nil {
+		f.spill.users++
+		go f.leaveWhen(late)
+	}
 	f.taken = r == Kept
 	if r != Kept {
 		f.forgo(r == TooLarge)
@@ -220,6 +226,25 @@ func (f *Fill) prepare(o *Object) Rejection {
 	return Kept
 }
 
+// leaveWhen stops using the spool when late is closed: the disk has come back.
+func (f *Fill) leaveWhen(late <-chan struct{}) {
+	<-late
+	f.mu.Lock()
+	defer f.unlock()
+	f.leftSpool()
+}
+
+// leftSpool says that one who used the spool doesn't any more.
+func (f *Fill) leftSpool() {
+	f.spill.users--
+	if f.spill.users == 0 { // it may have been kept for this one alone
+		if f.trim() {
+			f.wakeWriter()
+		}
+		f.releaseIfUnread()
+	}
+}
+
 // withSpool calls use with the spool, which stays open meanwhile. The lock is given up.
 func (f *Fill) withSpool(use func(Spool)) {
 	s := f.spill.spool
@@ -248,13 +273,7 @@ func (r *Reader) fromSpool() ([]byte, error) {
 	got, err := s.ReadAt(r.buf[:n], r.off)
 	f.mu.Lock()
 	defer f.unlock()
-	f.spill.users--
-	if f.spill.users == 0 { // it may have been kept for this reader alone
-		if f.trim() {
-			f.wakeWriter()
-		}
-		f.releaseIfUnread()
-	}
+	f.leftSpool()
 	if r.cut {
 		return nil, ErrLagging
 	}

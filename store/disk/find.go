@@ -146,8 +146,7 @@ func (t *Tier) remove(k *store.Key) bool {
 
 // removeUnless is remove unless something is so of what the index has for the key.
 func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) bool {
-	listed := t.listed.Load() // before the look, see find
-	if listed && t.index.lacks(k) && !t.hidden(k) {
+	if t.lacks(k) {
 		return false
 	}
 	mu := t.files.of(k)
@@ -157,6 +156,12 @@ func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) b
 		return false
 	}
 	return t.removeLocked(k)
+}
+
+// lacks reports whether there certainly is no file of the key.
+func (t *Tier) lacks(k *store.Key) bool {
+	listed := t.listed.Load() // before the look, see find
+	return listed && t.index.lacks(k) && !t.hidden(k)
 }
 
 func (t *Tier) removeAll(keys []store.Key) {

@@ -149,6 +149,9 @@ func copyContent(w *Writer, c store.Content) error {
 	return errors.Join(err, f.Close())
 }
 
+// Has implements [store.SpoolTier].
+func (t *Tier) Has(k store.Key) bool { return !t.lacks(&k) }
+
 // Delete implements [store.Tier]. With a primary key's record go its variants.
 func (t *Tier) Delete(k store.Key) bool {
 	mu := t.family(&k)
