@@ -310,7 +310,8 @@ func newHungModel(t *testing.T, dir string, seed uint64) *hungModel {
 	m := &hungModel{t: t, dir: dir, rand: rand.New(rand.NewPCG(seed, 5)), start: time.Now(),
 		variants: map[store.Key][]store.Key{}, least: map[store.Key]int{}, purged: map[store.Key]int{}}
 	m.d, m.s = openSlow(t, dir)
-	m.d.made = func() bool { return m.rand.IntN(2) == 0 }
+	coin := rand.New(rand.NewPCG(seed, 6)) // the disk's own
+	m.d.made = func() bool { return coin.IntN(2) == 0 }
 	for n := range 3 {
 		p := related(n)
 		if n == 2 {
