@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -118,4 +119,52 @@ func TestUnreadableIsFetchedInTheEnd(t *testing.T) {
 		}
 		require.LessOrEqual(t, asked, 1+2*(maxLost+1))
 	}
+}
+
+// shy is a disk of which nothing can be opened while it's shut, although it's found: the
+// process has no more files, say.
+type shy struct {
+	store.SpoolTier
+	shut *atomic.Bool
+}
+
+type shyContent struct {
+	store.Content
+	shut *atomic.Bool
+}
+
+func (c shyContent) Open() (store.File, error) {
+	if c.shut.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return c.Content.Open()
+}
+
+func (s *shy) Get(k store.Key) (*store.Object, bool) {
+	o, ok := s.SpoolTier.Get(k)
+	if ok && !o.IsIndex() {
+		o = o.Freshened(o.Header.Header(), o.Life, o.RequestedAt)
+		o.Content = shyContent{o.Content, s.shut}
+	}
+	return o, ok
+}
+
+// What can't be opened just now is a miss, and is there again later.
+func TestWhatCannotBeOpenedIsNotDeleted(t *testing.T) {
+	d := newDiskRig(t)
+	var shut atomic.Bool
+	d.wrap = func(tier store.SpoolTier) store.SpoolTier { return &shy{tier, &shut} }
+	d.restart()
+	d.get("MISS", "/a")
+	d.get("HIT", "/a")
+	shut.Store(true)
+	d.header["Cache-Control"] = "no-store" // or the answer would take its place
+	resp, body, err := d.do("GET", "/a")
+	require.NoError(t, err)
+	require.NotEqual(t, "HIT", resp.Header.Get("Weir-Cache-Status"))
+	<-d.records
+	require.True(t, bytes.Equal(d.body, body))
+	shut.Store(false)
+	d.get("HIT", "/a")
+	d.askedOrigin(2)
 }

@@ -35,6 +35,9 @@ func (p *partOrder) seen() uint64 {
 // putBesideParts is put where parts are kept, of which the whole makes an end. It does
 // nothing if they are newer and of another representation.
 func (f *fetch) putBesideParts(fill *store.Fill, o *store.Object) reason {
+	if fill != nil {
+		f.h.store.Prepare(fill, o) // nobody else waits for that
+	}
 	order := f.h.order.of(f.key)
 	order.Lock()
 	defer order.Unlock()

@@ -38,7 +38,9 @@ func (x *exchange) open(o *store.Object) bool {
 		return true
 	}
 	x.closeFile()
-	x.h.store.DeleteObject(o)
+	if !errors.Is(err, store.ErrUnavailable) { // then it's good as far as anybody knows
+		x.h.store.DeleteObject(o)
+	}
 	x.lost++
 	x.now = time.Now()
 	return false

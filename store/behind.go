@@ -27,10 +27,11 @@ type behind struct {
 	ended   bool
 	wake    chan struct{} // has room for one
 	done    chan struct{} // closed when the goroutine has ended
+	hurry   chan struct{} // closed when it isn't to wait for the disk any more
 }
 
 func startBehind(s *Store, maxBytes int64) *behind {
-	b := &behind{s: s, maxBytes: maxBytes, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	b := &behind{s: s, maxBytes: maxBytes, wake: make(chan struct{}, 1), done: make(chan struct{}), hurry: make(chan struct{})}
 	go b.run()
 	return b
 }
@@ -92,13 +93,18 @@ func (b *behind) next() (o *Object, ended bool) {
 
 // write writes o if memory still has this very object. If it was deleted or
 // replaced meanwhile it must not come back, and if it was evicted nobody can
-// tell any more.
+// tell any more. If that happens while it's being written, its deletion comes next.
 func (b *behind) write(o *Object) {
-	mu := b.s.family(&o.Primary)
-	mu.Lock()
-	defer mu.Unlock()
-	if b.s.memory.peek(o.Key) == o {
-		b.s.disk.Put(o) // a rejection is in the tier's counters
+	f := b.s.family(&o.Primary)
+	f.mu.Lock()
+	c := b.s.writeToDisk(f, o,
+		func() bool { return b.s.memory.peek(o.Key) == o },
+		func() Rejection { return b.s.disk.Put(o) },
+		func(Rejection, bool) {}) // a rejection is in the tier's counters
+	f.mu.Unlock()
+	select {
+	case <-c.done:
+	case <-b.hurry:
 	}
 }
 
@@ -128,6 +134,7 @@ func (b *behind) end(ctx context.Context) {
 	b.dropped += int64(len(b.queue))
 	b.queue, b.bytes = nil, 0
 	b.mu.Unlock()
+	close(b.hurry)
 	b.call()
-	<-b.done // it's writing one small object at most
+	<-b.done
 }

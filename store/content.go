@@ -13,6 +13,10 @@ var (
 	// or deleted since the object was got. To whoever has sent nothing yet it
 	// is a miss.
 	ErrGone = errors.New("store: the stored content is no longer there")
+	// ErrUnavailable is given for content that can't be opened just now, since the
+	// process has no more files, for instance: it may still be there, and nothing is
+	// wrong with it as far as anybody knows. It's a miss, and no reason to delete it.
+	ErrUnavailable = errors.New("store: the stored content can't be opened just now")
 )
 
 // RejectedError says why a body can't be written to a tier.
@@ -37,7 +41,8 @@ type Content interface {
 	// Size is the body's length in bytes. It costs nothing.
 	Size() int64
 	// Open opens the body for one reader, who closes it. It fails with ErrGone
-	// if the tier doesn't keep this very body any more.
+	// if the tier doesn't keep this very body any more, and with ErrUnavailable if
+	// it can't look.
 	Open() (File, error)
 }
 
@@ -148,6 +153,9 @@ type SpoolTier interface {
 	Create() (Spool, error)
 	// Peek is Get, but counts neither as one nor as a use.
 	Peek(k Key) (*Object, bool)
+	// Has reports whether there may be anything under k, in memory and without a look
+	// at the disk. If it says no, there certainly is nothing to be deleted.
+	Has(k Key) bool
 	// DeleteObject forgets o if it's still the one kept under its key.
 	DeleteObject(o *Object) bool
 	// Undeleted returns the primary keys of what could not be deleted since the last
@@ -171,6 +179,10 @@ type Spool interface {
 	io.ReaderAt
 	// Size is the number of bytes written so far.
 	Size() int64
+	// Prepare does what takes long of a Commit of o, and changes nothing that others
+	// see: the caller holds no lock. Nothing may be written after it. Commit does it
+	// if need be. The error is a *RejectedError, and Commit will say the same.
+	Prepare(o *Object) error
 	// Commit makes the body and o's fields an object of the tier, all at once,
 	// or says why not. o's Body, Content and Length are not looked at.
 	Commit(o *Object) Rejection

@@ -28,6 +28,7 @@ func (d *fakeDisk) Undeleted() ([]Key, bool)    { return nil, false }
 func (d *fakeDisk) Stats() TierStats            { return TierStats{} }
 func (d *fakeDisk) Close(context.Context) error { return nil }
 func (d *fakeDisk) Peek(Key) (*Object, bool)    { return nil, false }
+func (d *fakeDisk) Has(Key) bool                { return false }
 func (d *fakeDisk) Claim() bool                 { return true }
 func (d *fakeDisk) MaxObject() int64            { return d.max }
 
@@ -87,6 +88,8 @@ func (s *fakeSpool) Size() int64 {
 	defer s.mu.Unlock()
 	return int64(len(s.b))
 }
+
+func (s *fakeSpool) Prepare(*Object) error { return nil }
 
 func (s *fakeSpool) Commit(*Object) Rejection {
 	s.mu.Lock()

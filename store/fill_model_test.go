@@ -134,7 +134,7 @@ func (p *program) endOf(f *Fill, whole bool) error {
 // commit keeps a spilled body.
 func (p *program) commit(s *script, whole bool, sent int) {
 	o := &Object{Status: 200}
-	r := s.f.commit(o, func(put func(*Object) Rejection) Rejection { return put(o) })
+	r := s.f.commit(o, func(put func(*Object) Rejection) (Rejection, <-chan struct{}) { return put(o), nil })
 	s.f.check(p.t)
 	switch {
 	case !whole && r != Incomplete, whole && r != Kept && s.disk.failAfter < 0:

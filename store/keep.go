@@ -7,20 +7,22 @@ import "strconv"
 // taken as by [Fill.Take] and put as by [Store.Put]; one that was spilled
 // becomes the disk's, and o stays without a Body. The writer calls it when it
 // has appended everything, before End, so that the response is stored by the
-// time readers see its end. It blocks while the disk is written to. allowed is as in
+// time readers see its end. It blocks while the disk is written
+// to; if that doesn't come back from giving the body its name within a second, it goes on
+// as if the body weren't kept, though it may be yet. allowed is as in
 // [Store.PutIf].
 func (s *Store) Keep(f *Fill, o *Object, allowed func(there *Object) bool) Rejection {
 	size, _ := f.Progress()
 	o.Length = strconv.FormatInt(size, 10)
 	if f.Spilled() {
-		return f.commit(o, func(put func(*Object) Rejection) Rejection {
-			mu := s.family(&o.Primary)
-			mu.Lock()
-			defer mu.Unlock()
-			if allowed != nil && !allowed(s.replacedBy(o)) {
-				return Withdrawn
+		return f.commit(o, func(put func(*Object) Rejection) (Rejection, <-chan struct{}) {
+			family := s.family(&o.Primary)
+			family.mu.Lock()
+			if allowed != nil && !allowed(s.replacedBy(family, o)) {
+				family.mu.Unlock()
+				return Withdrawn, nil
 			}
-			return s.putDisk(o, put)
+			return s.putDisk(family, o, put)
 		})
 	}
 	body, ok := f.Take()
@@ -29,6 +31,15 @@ func (s *Store) Keep(f *Fill, o *Object, allowed func(there *Object) bool) Rejec
 	}
 	o.Body = body
 	return s.PutIf(o, allowed)
+}
+
+// Prepare does what takes long of Keep, for whoever will hold a lock during that. It
+// changes nothing that is stored, and Keep does it if need be. The writer calls it, with
+// the o that Keep will have, when it has appended everything.
+func (s *Store) Prepare(f *Fill, o *Object) {
+	if f.Spilled() {
+		_ = f.prepare(o) // Keep fails likewise
+	}
 }
 
 // Spilled reports whether the body has gone to the disk.

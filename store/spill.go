@@ -173,8 +173,39 @@ func (f *Fill) unlock() {
 }
 
 // commit makes the whole spilled body an object of the disk: put is called
-// with what commits it. Only the writer calls it, before End.
-func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Rejection {
+// with what commits it, and returns a channel if that goes on until it's closed. Only the
+// writer calls it, before End.
+func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) (Rejection, <-chan struct{})) Rejection {
+	r := f.prepare(o)
+	if r != Kept {
+		return r
+	}
+	f.mu.Lock()
+	defer f.unlock()
+	if f.ended || !f.keep {
+		return Incomplete
+	}
+	var late <-chan struct{}
+	f.withSpool(func(s Spool) { r, late = put(s.Commit) })
+	if late != nil {
+		f.spill.users++
+		go f.leaveWhen(late)
+	}
+	f.taken = r == Kept
+	if r != Kept {
+		f.forgo(r == TooLarge)
+	}
+	if f.ended {
+		f.keep = false
+		f.trim()
+		f.releaseIfUnread()
+	}
+	return r
+}
+
+// prepare brings all of the body into the spool, and does there what takes long of
+// committing it. What fails there is told by the commit.
+func (f *Fill) prepare(o *Object) Rejection {
 	f.mu.Lock()
 	defer f.unlock()
 	if !f.keep || f.ended || f.taken || f.length >= 0 && f.size < f.length {
@@ -187,22 +218,41 @@ func (f *Fill) commit(o *Object, put func(func(*Object) Rejection) Rejection) Re
 	if f.ended || !f.keep {
 		return Incomplete
 	}
-	s := f.spill.spool
-	f.spill.users++
-	f.unlock()
-	r := put(s.Commit)
-	f.mu.Lock()
-	f.spill.users--
-	f.taken = r == Kept
-	if r != Kept {
-		f.forgo(r == TooLarge)
-	}
+	f.withSpool(func(s Spool) { _ = s.Prepare(o) })
 	if f.ended {
-		f.keep = false
 		f.trim()
 		f.releaseIfUnread()
 	}
-	return r
+	return Kept
+}
+
+// leaveWhen stops using the spool when late is closed: the disk has come back.
+func (f *Fill) leaveWhen(late <-chan struct{}) {
+	<-late
+	f.mu.Lock()
+	defer f.unlock()
+	f.leftSpool()
+}
+
+// leftSpool says that one who used the spool doesn't any more.
+func (f *Fill) leftSpool() {
+	f.spill.users--
+	if f.spill.users == 0 { // it may have been kept for this one alone
+		if f.trim() {
+			f.wakeWriter()
+		}
+		f.releaseIfUnread()
+	}
+}
+
+// withSpool calls use with the spool, which stays open meanwhile. The lock is given up.
+func (f *Fill) withSpool(use func(Spool)) {
+	s := f.spill.spool
+	f.spill.users++
+	f.unlock()
+	use(s)
+	f.mu.Lock()
+	f.spill.users--
 }
 
 // spoolBuffer is what a reader that is behind reads into.
@@ -223,13 +273,7 @@ func (r *Reader) fromSpool() ([]byte, error) {
 	got, err := s.ReadAt(r.buf[:n], r.off)
 	f.mu.Lock()
 	defer f.unlock()
-	f.spill.users--
-	if f.spill.users == 0 { // it may have been kept for this reader alone
-		if f.trim() {
-			f.wakeWriter()
-		}
-		f.releaseIfUnread()
-	}
+	f.leftSpool()
 	if r.cut {
 		return nil, ErrLagging
 	}

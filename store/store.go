@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 )
 
@@ -98,11 +97,13 @@ type Store struct {
 	budget      Budget
 
 	// With a disk, what a primary key leads to changes in both tiers under its
-	// family's lock: see tiers.go.
-	families [256]sync.Mutex
+	// family's lock: see tiers.go and family.go.
+	families [256]family
+	hiding   atomic.Int64 // deletions from the disk that are queued
+	untold   untold
 	behind   *behind
 
-	purgedLazily atomic.Int64
+	purgedLazily, stalls atomic.Int64
 }
 
 // New makes a Store. The error, if any, joins a *ConfigError for each problem.
@@ -198,16 +199,21 @@ func (s *Store) putMemory(o *Object, allowed func(there *Object) bool) (r Reject
 }
 
 // Delete forgets everything kept under the primary key: the object, or the
-// index and all its variants. It reports whether anything was there.
+// index and all its variants. It reports whether anything was there. From then on
+// nobody finds it; if the disk takes longer than a second to delete it, [Store.Undeleted]
+// tells of it.
 func (s *Store) Delete(primary Key) bool {
-	if s.disk != nil {
-		mu := s.family(&primary)
-		mu.Lock()
-		defer mu.Unlock()
-		was := s.deleteMemory(primary)
-		return s.disk.Delete(primary) || was
+	if s.disk == nil {
+		return s.deleteMemory(primary)
 	}
-	return s.deleteMemory(primary)
+	f := s.family(&primary)
+	f.mu.Lock()
+	was := s.deleteMemory(primary)
+	gone := f.pending[primary] != nil && f.pending[primary].deletes(primary, primary)
+	c := s.deleteFromDisk(f, primary, primary)
+	f.mu.Unlock()
+	inTime := s.settle(f, primary, c)
+	return was || c != nil && !gone && (!inTime || c.was)
 }
 
 func (s *Store) deleteMemory(primary Key) bool {
@@ -222,31 +228,42 @@ func (s *Store) deleteMemory(primary Key) bool {
 // was looked up.
 func (s *Store) DropPurged(o *Object) {
 	s.purgedLazily.Add(1)
-	s.DeleteObject(o)
+	s.deleteObject(o, false) // there's nothing to be told
 }
 
-// DeleteObject forgets o if it's still the one kept under its key.
-func (s *Store) DeleteObject(o *Object) {
-	if s.disk != nil {
-		mu := s.family(&o.Primary)
-		mu.Lock()
-		defer mu.Unlock()
-		s.memory.removeSame(o)
-		s.disk.DeleteObject(o)
+// DeleteObject forgets o if it's still the one kept under its key. With a disk it's as
+// with [Store.Delete].
+func (s *Store) DeleteObject(o *Object) { s.deleteObject(o, true) }
+
+func (s *Store) deleteObject(o *Object, tell bool) {
+	if s.disk == nil {
+		s.memory.removeIf(o)
 		return
 	}
-	s.memory.removeIf(o)
+	f := s.family(&o.Primary)
+	f.mu.Lock()
+	s.memory.removeSame(o)
+	c := s.deleteObjectFromDisk(f, o)
+	f.mu.Unlock()
+	if !s.await(f, c) && tell {
+		s.tell(f, o.Primary)
+	}
 }
 
 // Undeleted returns the primary keys of what the disk could not delete, or not for
-// sure, since the last call: the caller must see to it that nothing stored under them
+// sure, or not in time, since the last call: the caller must see to it that nothing stored under them
 // so far counts after a restart. all says the same of everything on disk. It may be
 // called after Close.
 func (s *Store) Undeleted() (primaries []Key, all bool) {
 	if s.disk == nil {
 		return nil, false
 	}
-	return s.disk.Undeleted()
+	primaries, all = s.untold.take()
+	more, also := s.disk.Undeleted()
+	if all || also {
+		return nil, true
+	}
+	return append(primaries, more...), false
 }
 
 func (s *Store) drop(keys []Key) {
@@ -285,6 +302,9 @@ type Stats struct {
 	// disk. DiskDropped counts those that won't be, because too many waited:
 	// a restart won't find them.
 	DiskQueued, DiskDropped int64
+	// DiskStalls counts how often the disk took longer than a second to change
+	// something, so that requests went on without waiting for it.
+	DiskStalls int64
 	// FillBytes is the memory of the bodies being fetched or copied now,
 	// MaxFillBytes its bound.
 	FillBytes, MaxFillBytes int64
@@ -299,16 +319,18 @@ func (s *Store) Stats() Stats {
 	if s.disk != nil {
 		st.Disk = s.disk.Stats()
 		st.DiskQueued, st.DiskDropped = s.behind.counts()
+		st.DiskStalls = s.stalls.Load()
 	}
 	return st
 }
 
 // Close empties the memory and closes the disk, after writing what waits to be
-// written there for as long as ctx allows. Nothing may be called after it.
+// written there for as long as ctx allows. Nothing may be called after it, but Undeleted.
 func (s *Store) Close(ctx context.Context) error {
 	if s.disk == nil {
 		return s.memory.Close(ctx)
 	}
 	s.behind.end(ctx)
-	return errors.Join(s.memory.Close(ctx), s.disk.Close(ctx))
+	err := s.drain(ctx)
+	return errors.Join(err, s.memory.Close(ctx), s.disk.Close(ctx))
 }

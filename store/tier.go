@@ -34,6 +34,7 @@ const (
 	SwitchedOff           // the tier has switched itself off because of a fault, or failed just now
 	Incomplete            // the body isn't all there
 	Withdrawn             // what it belongs to was deleted while it was fetched
+	OutOfFiles            // the process, or the system, could open no more files
 	numRejections
 )
 
@@ -52,6 +53,8 @@ func (r Rejection) String() string {
 		return "the content that it shares is no longer kept"
 	case Withdrawn:
 		return "the key was purged while the response was fetched"
+	case OutOfFiles:
+		return "no more files could be opened"
 	case SwitchedOff:
 		return "the cache tier has switched itself off after a fault"
 	case Incomplete:
@@ -75,6 +78,7 @@ type TierStats struct {
 	Corrupt        int64 // dropped because a checksum failed
 	UnknownVersion int64 // files of another version's format, left alone
 	SwitchedOff    int64 // faults for which it switched itself off
+	OutOfFiles     int64 // operations given up because no more files could be opened; no fault of the tier
 }
 
 // Rejected returns the number of objects refused for the given reason.

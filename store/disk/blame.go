@@ -52,10 +52,20 @@ func (t *Tier) blamesFile(k *store.Key, err error) bool {
 	return !t.odd.another(k, t.writes.now())
 }
 
-// readFailed says that the disk couldn't read. Too many open files are the
-// process's own trouble, and only a miss.
+// outOfFiles counts the error if it says that too many files are open. That is the
+// process's own trouble, or the system's, and says nothing about the disk: it's only a
+// miss, or a response that isn't stored.
+func (t *Tier) outOfFiles(err error) bool {
+	if !errors.Is(err, errHandles) && !errors.Is(err, errSystem) {
+		return false
+	}
+	t.withoutFiles.Add(1)
+	return true
+}
+
+// readFailed says that the disk couldn't read.
 func (t *Tier) readFailed(err error) {
-	if !errors.Is(err, errHandles) && !errors.Is(err, errSystem) && !errors.Is(err, os.ErrClosed) {
+	if !t.outOfFiles(err) && !errors.Is(err, os.ErrClosed) {
 		t.reads.shut(err)
 	}
 }
@@ -76,6 +86,9 @@ func (t *Tier) fileFailed(k *store.Key, err error) bool {
 
 // writeFailed says that the disk couldn't write.
 func (t *Tier) writeFailed(err error) store.Rejection {
+	if t.outOfFiles(err) {
+		return store.OutOfFiles
+	}
 	if !absent(err) && !errors.Is(err, os.ErrClosed) {
 		t.writes.shut(err)
 	}

@@ -23,8 +23,9 @@ func (c *content) Size() int64 { return c.size }
 func (c *content) Open() (store.File, error) {
 	h := c.t.handles.get(&c.key)
 	if h == nil {
-		if h = c.t.find(&c.key); h == nil {
-			return nil, store.ErrGone
+		var err error
+		if h, err = c.t.find(&c.key); err != nil {
+			return nil, err
 		}
 	}
 	if h.nonce != c.nonce {

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,8 +18,8 @@ func (t *Tier) belongs(h *handle) bool {
 	if h.key == h.primary {
 		return true
 	}
-	r := t.find(&h.primary)
-	if r == nil {
+	r, err := t.find(&h.primary)
+	if err != nil {
 		return false
 	}
 	same := r.record != nil && r.lineage == h.lineage
@@ -26,24 +27,31 @@ func (t *Tier) belongs(h *handle) bool {
 	return same
 }
 
-// recordOf returns the primary key's record, or nil if it has none.
-func (t *Tier) recordOf(primary *store.Key) *store.Record {
+// recordOf returns the primary key's record, or nil if it has none. If it can't look,
+// the error is store.ErrUnavailable.
+func (t *Tier) recordOf(primary *store.Key) (*store.Record, error) {
 	if v, ok := t.index.look(primary); ok && v.kind != kindRecord {
-		return nil
+		return nil, nil
 	}
-	h := t.find(primary)
-	if h == nil {
-		return nil
+	h, err := t.find(primary)
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return nil, err
+	case err != nil:
+		return nil, nil
 	}
 	defer t.handles.put(h)
-	return h.record
+	return h.record, nil
 }
 
 // join makes the primary key lead to the variant o too, before it's there. It
 // returns the lineage to keep o with, and the variants that fell out. The
 // family's lock is held.
 func (t *Tier) join(o *store.Object) (lineage uint64, dropped []store.Key, err error) {
-	r := t.recordOf(&o.Primary)
+	r, err := t.recordOf(&o.Primary)
+	if err != nil { // a record made anew would be without the others
+		return 0, nil, &store.RejectedError{Reason: store.SwitchedOff, Err: err}
+	}
 	if r == nil {
 		r = &store.Record{Lineage: rand.Uint64()}
 	} else if n := len(r.Variants); n > 0 && r.Variants[n-1] == o.Key && slices.Equal(r.Sets[0], o.VaryNames) {

@@ -8,14 +8,18 @@ import (
 	"github.com/weirhttp/weir/store"
 )
 
-// find returns the key's file for use, or nil. put gives it back.
-func (t *Tier) find(k *store.Key) *handle {
-	if !t.reads.open() || t.closed.Load() || t.hidden(k) {
-		return nil
+// find returns the key's file for use; put gives it back. The error is store.ErrGone
+// if there certainly is none, or store.ErrUnavailable.
+func (t *Tier) find(k *store.Key) (*handle, error) {
+	if t.hidden(k) {
+		return nil, store.ErrGone
+	}
+	if !t.reads.open() || t.closed.Load() {
+		return nil, store.ErrUnavailable
 	}
 	if h := t.handles.get(k); h != nil {
 		if t.current(h) {
-			return h
+			return h, nil
 		}
 		t.handles.dropThis(h)
 		t.handles.put(h)
@@ -23,7 +27,7 @@ func (t *Tier) find(k *store.Key) *handle {
 	scanned := t.scanned.Load() // before the look: the scan may note the key, and end, in between
 	if _, known := t.index.look(k); !known {
 		if scanned {
-			return nil
+			return nil, store.ErrGone
 		}
 		return t.examine(k)
 	}
@@ -41,7 +45,7 @@ func (t *Tier) find(k *store.Key) *handle {
 		t.handles.put(h)
 		return t.examine(k)
 	}
-	return h
+	return h, nil
 }
 
 // benign reports whether an error of loadKey is about the file and not about
@@ -75,18 +79,18 @@ func (t *Tier) current(h *handle) bool {
 }
 
 // examine looks at the key's file under its lock, brings the index in line
-// with it, and deletes it if it's damaged.
-func (t *Tier) examine(k *store.Key) *handle {
+// with it, and deletes it if it's damaged. It returns what find does.
+func (t *Tier) examine(k *store.Key) (*handle, error) {
 	mu := t.files.of(k)
 	mu.Lock()
 	defer mu.Unlock()
 	if t.hidden(k) {
-		return nil
+		return nil, store.ErrGone
 	}
 	// It's a surprise: somebody may have deleted the directory and made it anew.
 	if err := t.files.ours(); err != nil {
 		t.readFailed(err)
-		return nil
+		return nil, store.ErrUnavailable
 	}
 	h, err := t.loadKey(k)
 	v, known := t.index.look(k)
@@ -97,7 +101,7 @@ func (t *Tier) examine(k *store.Key) *handle {
 	case err == nil:
 		t.index.set(k, h.version(h.stamp.size), 0)
 		t.handles.add(h)
-		return h
+		return h, nil
 	case errors.Is(err, errCorrupt):
 		t.corrupt.Add(1)
 		t.removeLocked(k)
@@ -108,9 +112,11 @@ func (t *Tier) examine(k *store.Key) *handle {
 		t.index.remove(k)
 		t.handles.drop(k)
 	default:
-		t.fileFailed(k, err)
+		if !t.fileFailed(k, err) && !errors.Is(err, errIO) { // then it hasn't been deleted
+			return nil, store.ErrUnavailable
+		}
 	}
-	return nil
+	return nil, store.ErrGone
 }
 
 // condemn deletes the file of which a block is bad, if the key still leads to
@@ -140,8 +146,7 @@ func (t *Tier) remove(k *store.Key) bool {
 
 // removeUnless is remove unless something is so of what the index has for the key.
 func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) bool {
-	listed := t.listed.Load() // before the look, see find
-	if listed && t.index.lacks(k) && !t.hidden(k) {
+	if t.lacks(k) {
 		return false
 	}
 	mu := t.files.of(k)
@@ -151,6 +156,12 @@ func (t *Tier) removeUnless(k *store.Key, so func(v version, known bool) bool) b
 		return false
 	}
 	return t.removeLocked(k)
+}
+
+// lacks reports whether there certainly is no file of the key.
+func (t *Tier) lacks(k *store.Key) bool {
+	listed := t.listed.Load() // before the look, see find
+	return listed && t.index.lacks(k) && !t.hidden(k)
 }
 
 func (t *Tier) removeAll(keys []store.Key) {

@@ -11,20 +11,24 @@ import (
 const maxSpare = 4
 
 // handles is a bounded LRU of open files. A file that is in use isn't closed
-// and doesn't count as used least.
+// and doesn't count as used least. However many are in use, a few of those that were
+// used last stay open beside them: one that was found is about to be opened to be sent,
+// and would be opened, read and checked a second time.
 type handles struct {
 	max  int
+	idle int // descriptors of files with no refs that stay open in any case
 	read *inUse
 
 	mu          sync.Mutex
 	byKey       map[store.Key]*handle
 	first, last *handle // those with no refs, most recent first
 	open        int     // descriptors
+	unused      int     // those of files with no refs
 	closed      bool
 }
 
 func newHandles(most int, read *inUse) *handles {
-	return &handles{max: most, read: read, byKey: make(map[store.Key]*handle)}
+	return &handles{max: most, idle: most / 4, read: read, byKey: make(map[store.Key]*handle)}
 }
 
 // get returns the key's handle for use, or nil. put gives it back.
@@ -109,9 +113,10 @@ func (c *handles) forget(k *store.Key, toClose []*os.File) []*os.File {
 	return toClose
 }
 
-// trim closes the files used least until there are no more than the bound.
+// trim closes the files used least until there are no more than the bound, or few
+// enough that nobody uses.
 func (c *handles) trim(toClose []*os.File) []*os.File {
-	for c.open > c.max && c.last != nil {
+	for c.open > c.max && c.unused > c.idle {
 		toClose = c.forget(&c.last.key, toClose)
 	}
 	return toClose
@@ -188,6 +193,7 @@ func closeAll(files []*os.File) {
 }
 
 func (c *handles) push(h *handle) {
+	c.unused += len(h.spare)
 	h.prev, h.next = nil, c.first
 	if c.first != nil {
 		c.first.prev = h
@@ -198,6 +204,7 @@ func (c *handles) push(h *handle) {
 }
 
 func (c *handles) unlink(h *handle) {
+	c.unused -= len(h.spare)
 	if h.prev != nil {
 		h.prev.next = h.next
 	} else {

@@ -59,7 +59,8 @@ type Options struct {
 	// 0 means store.DefaultMaxVariants (64); at most 4096.
 	MaxVariants int
 	// MaxOpenFiles bounds the files kept open between requests. More may be
-	// open while more different objects than that are being sent. 0 means
+	// open while more different objects than that are being sent, and then up to a
+	// quarter of the bound beside them. 0 means
 	// DefaultMaxOpenFiles (256); at least 8.
 	MaxOpenFiles int
 	// Sync says what is forced out to the disk; the zero value is SyncNever.

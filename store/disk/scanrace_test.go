@@ -57,7 +57,7 @@ func TestTheScanEndsDuringALook(t *testing.T) {
 	d.handles.drop(&p)
 	d.scanned.Store(false)
 	var r *store.Record
-	atIndex(d, "look", func() { r = d.recordOf(&p) }, func() {})
+	atIndex(d, "look", func() { r, _ = d.recordOf(&p) }, func() {})
 	require.NotNil(t, r)
 	assert.Equal(t, []store.Key{key(4)}, r.Variants)
 }

@@ -37,8 +37,9 @@ type Tier struct {
 	stop  context.CancelFunc // ends the scan, and what deletes later
 	ended chan struct{}      // closed when they have ended
 
-	hits, misses, puts, corrupt, unknown atomic.Int64
-	rejections                           [len(store.TierStats{}.Rejections)]atomic.Int64
+	hits, misses, puts, corrupt, unknown, withoutFiles atomic.Int64
+
+	rejections [len(store.TierStats{}.Rejections)]atomic.Int64
 }
 
 var _ store.SpoolTier = (*Tier)(nil)
@@ -101,8 +102,8 @@ func (t *Tier) Get(k store.Key) (*store.Object, bool) {
 
 // Peek implements [store.SpoolTier].
 func (t *Tier) Peek(k store.Key) (*store.Object, bool) {
-	h := t.find(&k)
-	if h == nil {
+	h, err := t.find(&k)
+	if err != nil {
 		return nil, false
 	}
 	defer t.handles.put(h)
@@ -148,12 +149,15 @@ func copyContent(w *Writer, c store.Content) error {
 	return errors.Join(err, f.Close())
 }
 
+// Has implements [store.SpoolTier].
+func (t *Tier) Has(k store.Key) bool { return !t.lacks(&k) }
+
 // Delete implements [store.Tier]. With a primary key's record go its variants.
 func (t *Tier) Delete(k store.Key) bool {
 	mu := t.family(&k)
 	mu.Lock()
 	defer mu.Unlock()
-	r := t.recordOf(&k)
+	r, _ := t.recordOf(&k) // without it nobody finds the variants either
 	was := t.remove(&k)
 	if was && t.o.Sync == SyncName {
 		if err := t.files.syncFolder(t.files.folder(&k)); err != nil {
@@ -172,11 +176,15 @@ func (t *Tier) Undeleted() (primaries []store.Key, all bool) { return t.undelete
 
 // DeleteObject implements [store.SpoolTier]. An object in memory counts as the
 // one kept if it was fetched and received at the same instants; so does whatever can't
-// be looked at just now, for it would be found again a moment later.
+// be looked at just now, for it would be found again a moment later; unless the index
+// says that it has another body.
 func (t *Tier) DeleteObject(o *store.Object) bool {
 	before, known := t.index.look(&o.Key)
-	h := t.find(&o.Key)
-	if h == nil {
+	if c, ok := o.Content.(*content); ok && c.t == t && known && before.nonce != c.nonce {
+		return false
+	}
+	h, err := t.find(&o.Key)
+	if err != nil {
 		if !known {
 			return t.removeUnless(&o.Key, func(_ version, now bool) bool { return now })
 		}
@@ -212,6 +220,7 @@ func (t *Tier) Stats() store.TierStats {
 		Corrupt:        t.corrupt.Load(),
 		UnknownVersion: t.unknown.Load(),
 		SwitchedOff:    t.reads.episodes.Load() + t.writes.episodes.Load(),
+		OutOfFiles:     t.withoutFiles.Load(),
 	}
 	s.Objects, s.Bytes, s.Evictions = t.index.counts()
 	for r := range s.Rejections {

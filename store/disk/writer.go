@@ -35,8 +35,16 @@ type Writer struct {
 	sum      uint32 // of the block begun
 	inBlock  int
 	failed   *store.RejectedError
+	prepared prepared
 	ended    bool // committed or aborted
 	kept     bool // committed, and still read here
+}
+
+// prepared is what Prepare has got ready of an object.
+type prepared struct {
+	o    *store.Object // nil: nothing
+	head *head         // nil if what is to be written depends on the record
+	size int64
 }
 
 var _ store.Spool = (*Writer)(nil)
@@ -73,7 +81,7 @@ func (t *Tier) writable() bool {
 func (w *Writer) Write(p []byte) (int, error) {
 	size := w.size.Load()
 	switch {
-	case w.ended:
+	case w.ended, w.prepared.o != nil:
 		return 0, os.ErrClosed
 	case w.failed != nil:
 		return 0, w.failed
@@ -160,23 +168,39 @@ func (w *Writer) Size() int64 { return w.size.Load() }
 
 // Commit implements [store.Spool].
 func (w *Writer) Commit(o *store.Object) store.Rejection {
-	r, err := w.commit(o)
-	if err != nil {
-		var rejected *store.RejectedError
-		if errors.As(err, &rejected) {
-			r = rejected.Reason
-		} else {
-			r = w.t.writeFailed(err)
-			w.t.shed(err)
-		}
-	}
+	r := w.judge(w.commit(o))
 	if r != store.Kept {
 		w.Abort()
 	}
 	return w.t.count(r)
 }
 
-func (w *Writer) commit(o *store.Object) (store.Rejection, error) {
+// judge returns what an error means.
+func (w *Writer) judge(r store.Rejection, err error) store.Rejection {
+	if rejected := new(store.RejectedError); errors.As(err, &rejected) {
+		return rejected.Reason
+	}
+	if err != nil {
+		r = w.t.writeFailed(err)
+		w.t.shed(err)
+	}
+	return r
+}
+
+// Prepare implements [store.Spool]: it forces out the body, and writes all the rest of
+// an object that doesn't vary, so that it only lacks its name.
+func (w *Writer) Prepare(o *store.Object) error {
+	r, err := w.prepare(o)
+	if r = w.judge(r, err); r == store.Kept {
+		return nil
+	}
+	if w.failed == nil {
+		_ = w.fail(r, err)
+	}
+	return w.failed
+}
+
+func (w *Writer) prepare(o *store.Object) (store.Rejection, error) {
 	t := w.t
 	switch r := t.refuse(o, w.Size()); {
 	case w.failed != nil:
@@ -187,28 +211,43 @@ func (w *Writer) commit(o *store.Object) (store.Rejection, error) {
 		return r, nil
 	case !t.writable():
 		return store.SwitchedOff, nil
+	case w.prepared.o == o:
+		return store.Kept, nil
 	}
-	if t.o.Sync != SyncNever { // the bulk of it, before others have to wait
-		if err := t.files.sync(w.f); err != nil {
-			return 0, err
-		}
+	ready := prepared{o: o}
+	var err error
+	if len(o.VaryNames) == 0 {
+		ready.head, ready.size, err = w.finish(o, 0)
+	} else if t.o.Sync != SyncNever {
+		err = t.files.sync(w.f)
 	}
+	if err == nil {
+		w.prepared = ready
+	}
+	return store.Kept, err
+}
+
+func (w *Writer) commit(o *store.Object) (store.Rejection, error) {
+	if r, err := w.prepare(o); r != store.Kept || err != nil {
+		return r, err
+	}
+	t := w.t
 	mu := t.family(&o.Primary)
 	mu.Lock()
 	defer mu.Unlock()
-	var lineage uint64
+	h, size := w.prepared.head, w.prepared.size
 	var gone []store.Key
-	if len(o.VaryNames) > 0 {
-		var err error
-		if lineage, gone, err = t.join(o); err != nil {
+	if h == nil {
+		lineage, dropped, err := t.join(o)
+		if err == nil {
+			h, size, err = w.finish(o, lineage)
+		}
+		if err != nil {
 			return 0, err
 		}
-	} else if r := t.recordOf(&o.Primary); r != nil {
+		gone = dropped
+	} else if r, _ := t.recordOf(&o.Primary); r != nil {
 		gone = r.Variants
-	}
-	h, size, err := w.finish(o, lineage)
-	if err != nil {
-		return 0, err
 	}
 	t.index.read.begin(w.nonce, onDisk(size)) // before others can replace it
 	if err := t.publish(w.f.Name(), h, size, w.reserved); err != nil {
