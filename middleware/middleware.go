@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
@@ -149,4 +150,8 @@ type handler struct {
 	purgeMethod *purge.Handler // nil if PURGE isn't the cache's affair
 
 	memo *keyMemo // nil if the key depends on more than the URL
+
+	// extra says that a request came whose key has more of a trusted proxy's fields in
+	// it than scheme and host. It's set before anything is fetched for that.
+	extra atomic.Bool
 }
