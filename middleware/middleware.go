@@ -38,7 +38,7 @@ type Middleware struct {
 
 // New makes a Middleware. The error, if any, joins one *[ConfigError] (or the
 // error of the package concerned) for each thing wrong with the options; then
-// Options.Store.Disk is still the caller's to close.
+// Options.Store.Disk is still the caller's to close, and nothing was purged.
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
 	m := &Middleware{cfg: cfg}
@@ -57,6 +57,7 @@ func New(o Options) (*Middleware, error) {
 		return nil, err
 	}
 	m.closing, m.close = context.WithCancel(context.Background())
+	m.purges.purgeIfRulesChanged(m.logger())
 	return m, nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
@@ -65,39 +64,6 @@ func TestLostJournalPurgesTheDisk(t *testing.T) {
 	d.start()
 	d.get("MISS", "/")
 	d.askedOrigin(2)
-}
-
-// What was stored under other rules isn't served under the present ones.
-func TestChangedRulesPurgeTheDisk(t *testing.T) {
-	d := newDiskRig(t)
-	d.body = []byte("small")
-	d.get("MISS", "/")
-	d.restart()
-	d.get("HIT", "/")
-	d.route.BypassCookies = []string{"session"}
-	d.restart()
-	d.get("MISS", "/")
-	d.restart()
-	d.get("HIT", "/")
-	d.askedOrigin(2)
-}
-
-// What says how much may run at once says nothing about responses: that it is changed
-// purges nothing.
-func TestChangedAdmissionPurgesNothing(t *testing.T) {
-	o := Options{Purge: journalIn(t.TempDir())}
-	list, err := purge.New(o.Purge.List)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, list.Close(t.Context())) }()
-	p := &purger{list: list}
-	require.NoError(t, p.purgeIfRulesChanged(&o))
-	before := list.Now()
-	o.Default.Admission = RouteAdmission{Class: admission.Background, Route: "pages", Cost: 2, Rate: "pages"}
-	require.NoError(t, p.purgeIfRulesChanged(&o))
-	require.Equal(t, before, list.Now())
-	o.Default.Name = "another"
-	require.NoError(t, p.purgeIfRulesChanged(&o))
-	require.Equal(t, before+1, list.Now())
 }
 
 // The fingerprint changes with everything that a rule can be made of, and not with

@@ -27,9 +27,10 @@ type PurgeOptions struct {
 	// count.
 	TagFields []purge.TagField
 	// RulesVersion stands for what the cache can't see of its rules: what the
-	// functions in them do. With a journal, everything stored is purged by New if
-	// the rules (Default, Targets, TrustedProxies, TagFields or RulesVersion) aren't
-	// those of the process before.
+	// functions in them do. With a journal, everything stored is purged by a New that
+	// succeeds, and a log line says so, if the rules (Default but for its Admission,
+	// Targets, TrustedProxies, TagFields or RulesVersion) aren't those of the process
+	// before.
 	RulesVersion string
 	// StripTagFields keeps TagFields from what clients see.
 	StripTagFields bool
@@ -48,8 +49,10 @@ type purger struct {
 	tags   *purge.TagReader
 	strip  []string
 	lostAt time.Time // if earlier purges aren't known: what is older doesn't count
+	rules  rulesRecord
 }
 
+// newPurger purges nothing yet: see purgeIfRulesChanged.
 func newPurger(m *Middleware, all *Options) (*purger, error) {
 	o, log := all.Purge, all.Logger
 	if o.List.Logger == nil {
@@ -71,7 +74,8 @@ func newPurger(m *Middleware, all *Options) (*purger, error) {
 	if list.Lost() {
 		p.lostAt = time.Now()
 	}
-	if err := p.purgeIfRulesChanged(all); err != nil {
+	var err error
+	if p.rules, err = readRules(all, m.cfg.TrustedProxies); err != nil {
 		return nil, errors.Join(err, list.Close(context.Background()))
 	}
 	if o.StripTagFields {
