@@ -43,12 +43,9 @@ func readRules(o *Options, trusted []netip.Prefix) (r rulesRecord, err error) {
 	return r, nil
 }
 
-// inAnyOrder is the same for all lists that hold the same networks.
+// inAnyOrder is the same for all lists of the same plain networks.
 func inAnyOrder(list []netip.Prefix) []netip.Prefix {
 	list = slices.Clone(list)
-	for i, p := range list {
-		list[i] = p.Masked()
-	}
 	slices.SortFunc(list, netip.Prefix.Compare)
 	return slices.Compact(list)
 }
