@@ -37,8 +37,10 @@ type PurgeOptions struct {
 	// Authorise says who may purge with the PURGE method on the listener that
 	// serves visitors: [purge.FromPrefixes] for some networks, [purge.BearerToken]
 	// for a token. If the peer is one of TrustedProxies, RemoteAddr is the client's
-	// address with port 0 and the fields that say so are left out; or it's empty, if
-	// the proxy doesn't say. nil means nobody: then PURGE is a method like any other and the
+	// address with port 0, and of the fields that say that a request was forwarded only
+	// those are there that the trusted proxies can't account for, so that the client may
+	// have forwarded somebody else's request; or RemoteAddr is empty, if they don't say
+	// who the client is. nil means nobody: then PURGE is a method like any other and the
 	// wrapped handler's affair. See [Middleware.PurgeAPI] for a listener of its own.
 	Authorise func(*http.Request) (who string, err error)
 }
