@@ -58,7 +58,7 @@ func (s *starts) answers(word string, lines int, change func(*Options)) {
 	got, err := s.process(change)
 	require.NoError(s.t, err)
 	require.Equal(s.t, word, got)
-	require.Equal(s.t, lines, strings.Count(s.log.String(), "rules"), s.log.String())
+	require.Equal(s.t, lines, strings.Count(s.log.String(), `msg="weir: that`)+strings.Count(s.log.String(), `msg="weir: the rules`), s.log.String())
 }
 
 func asBefore(*Options) {}
