@@ -76,7 +76,7 @@ func (o origins) site() string {
 		texts[i] = u.Scheme + "://" + strings.ToLower(u.Host) + prefix(u)
 	}
 	slices.Sort(texts)
-	return strings.Join(slices.Compact(texts), " ")
+	return strings.Join(texts, " ")
 }
 
 // prefixes is a flag that may be given several times.
