@@ -302,7 +302,7 @@ func TestProxyErrorBeforeTheUploadIsOver(t *testing.T) {
 
 func TestProxyOptions(t *testing.T) {
 	_, err := NewProxy(ProxyOptions{
-		TrustedPeers: []netip.Prefix{{}}, Via: "a b", Protect: []string{"X User"}, Upgrades: []string{""},
+		TrustedPeers: []netip.Prefix{{}, netip.MustParsePrefix("::ffff:0:0/90")}, Via: "a b", Protect: []string{"X User"}, Upgrades: []string{""},
 	})
 	var fields []string
 	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
@@ -311,7 +311,7 @@ func TestProxyOptions(t *testing.T) {
 		assert.NotEmpty(t, ce.Reason)
 		fields = append(fields, strings.TrimPrefix(ce.Field, "ProxyOptions."))
 	}
-	assert.Equal(t, []string{"Transport", "TrustedPeers", "Via", "Protect", "Upgrades"}, fields)
+	assert.Equal(t, []string{"Transport", "TrustedPeers", "TrustedPeers", "Via", "Protect", "Upgrades"}, fields)
 }
 
 func TestProxyRefusesConnect(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"github.com/weirhttp/weir/internal/forwarded"
 )
 
 // The defaults of [ProxyOptions].
@@ -57,14 +59,15 @@ func (o ProxyOptions) resolve() (ProxyOptions, error) {
 	}
 	o.TrustedPeers = slices.Clone(o.TrustedPeers)
 	for i, p := range o.TrustedPeers {
-		if !p.IsValid() {
+		plain, ok := forwarded.PlainPrefix(p)
+		switch {
+		case ok:
+			o.TrustedPeers[i] = plain
+		case !p.IsValid():
 			bad("TrustedPeers", p, "not a prefix; use netip.MustParsePrefix")
-			continue
+		default:
+			bad("TrustedPeers", p, "more than IPv4 mapped into IPv6; write what is IPv4 as 10.0.0.0/8")
 		}
-		if a := p.Addr(); a.Is4In6() && p.Bits() >= 96 {
-			p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-		}
-		o.TrustedPeers[i] = p.Masked()
 	}
 	o.Via = orDefault(o.Via, DefaultVia)
 	if !isToken(o.Via) && !validHost(o.Via) {

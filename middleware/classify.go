@@ -15,6 +15,9 @@ func (x *exchange) classify() reason {
 	x.facts = factsOf(r.Header)
 	if x.facts&hasForwarding != 0 {
 		x.barrier = forwardingOf(r, x.facts, x.h.cfg.TrustedProxies)
+		if len(x.barrier.extra) > 0 && !x.h.extra.Load() {
+			x.h.extra.Store(true)
+		}
 	}
 	switch {
 	case route.cacheOff:

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/field"
+	"github.com/weirhttp/weir/internal/forwarded"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/trace"
 )
@@ -82,12 +82,13 @@ func resolve(o Options) (*config, error) {
 	}
 	c.TrustedProxies = slices.Clone(o.TrustedProxies)
 	for i, p := range c.TrustedProxies {
+		plain, ok := forwarded.PlainPrefix(p)
 		switch at := fmt.Sprintf("TrustedProxies[%d]", i); {
+		case ok:
+			c.TrustedProxies[i] = plain
 		case !p.IsValid():
 			bad.add(at, p, "is no valid prefix; use netip.ParsePrefix")
-		case p.Addr().Is4In6() && p.Bits() >= 96: // peers are compared as IPv4
-			c.TrustedProxies[i] = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-		case p.Addr().Is4In6():
+		default:
 			bad.add(at, p, "is more than IPv4 mapped into IPv6; write what is IPv4 as 10.0.0.0/8")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -59,6 +60,7 @@ type diskRig struct {
 	records chan *trace.Record
 	hold    func(w http.ResponseWriter) // in the middle of the body, if set
 	route   Route
+	trusted []netip.Prefix
 	wrap    func(store.SpoolTier) store.SpoolTier // the disk, if set
 
 	mw  *Middleware
@@ -86,9 +88,9 @@ func (d *diskRig) start() {
 	mw, err := New(Options{
 		Store:   store.Options{Disk: tier},
 		Purge:   PurgeOptions{List: purge.Options{Journal: filepath.Join(d.dir, "purges"), Sync: purge.SyncOS}, TagFields: []purge.TagField{{Name: "Cache-Tag"}}},
-		Default: d.route,
-		Logger:  slog.New(slog.DiscardHandler),
-		Hook:    func(r *trace.Record) { d.records <- r.Clone() },
+		Default: d.route, TrustedProxies: d.trusted,
+		Logger: slog.New(slog.DiscardHandler),
+		Hook:   func(r *trace.Record) { d.records <- r.Clone() },
 	})
 	require.NoError(d.t, err)
 	d.mw = mw

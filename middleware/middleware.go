@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weirhttp/weir/purge"
 	"github.com/weirhttp/weir/store"
@@ -37,7 +38,7 @@ type Middleware struct {
 
 // New makes a Middleware. The error, if any, joins one *[ConfigError] (or the
 // error of the package concerned) for each thing wrong with the options; then
-// Options.Store.Disk is still the caller's to close.
+// Options.Store.Disk is still the caller's to close, and nothing was purged.
 func New(o Options) (*Middleware, error) {
 	cfg, err := resolve(o)
 	m := &Middleware{cfg: cfg}
@@ -56,6 +57,7 @@ func New(o Options) (*Middleware, error) {
 		return nil, err
 	}
 	m.closing, m.close = context.WithCancel(context.Background())
+	m.purges.purgeIfRulesChanged(m.logger())
 	return m, nil
 }
 
@@ -149,4 +151,8 @@ type handler struct {
 	purgeMethod *purge.Handler // nil if PURGE isn't the cache's affair
 
 	memo *keyMemo // nil if the key depends on more than the URL
+
+	// extra says that a request came whose key has more of a trusted proxy's fields in
+	// it than scheme and host. It's set before anything is fetched for that.
+	extra atomic.Bool
 }

@@ -55,7 +55,8 @@ type Options struct {
 	// X-Forwarded-Proto, Forwarded, ...) are believed: they make the scheme and
 	// host of the key, and say who the client is. From any other peer such fields are removed. If it's
 	// empty nobody's are known to be right or wrong, and a request that has one
-	// isn't cached.
+	// isn't cached. With a disk, each unsafe request that succeeds costs a write to the
+	// journal of purges: what is stored may have been asked for by way of another proxy.
 	TrustedProxies []netip.Prefix
 	// Debug reports whether the answer to this request should explain itself
 	// in further header fields: key, reason, route. It must admit only those

@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weirhttp/weir/admission"
 	"github.com/weirhttp/weir/cachekey"
 	"github.com/weirhttp/weir/internal/rfc9111"
 	"github.com/weirhttp/weir/purge"
@@ -66,79 +64,6 @@ func TestLostJournalPurgesTheDisk(t *testing.T) {
 	d.start()
 	d.get("MISS", "/")
 	d.askedOrigin(2)
-}
-
-// What was stored under other rules isn't served under the present ones.
-func TestChangedRulesPurgeTheDisk(t *testing.T) {
-	d := newDiskRig(t)
-	d.body = []byte("small")
-	d.get("MISS", "/")
-	d.restart()
-	d.get("HIT", "/")
-	d.route.BypassCookies = []string{"session"}
-	d.restart()
-	d.get("MISS", "/")
-	d.restart()
-	d.get("HIT", "/")
-	d.askedOrigin(2)
-}
-
-// What says how much may run at once says nothing about responses: that it is changed
-// purges nothing.
-func TestChangedAdmissionPurgesNothing(t *testing.T) {
-	o := Options{Purge: journalIn(t.TempDir())}
-	list, err := purge.New(o.Purge.List)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, list.Close(t.Context())) }()
-	p := &purger{list: list}
-	require.NoError(t, p.purgeIfRulesChanged(&o))
-	before := list.Now()
-	o.Default.Admission = RouteAdmission{Class: admission.Background, Route: "pages", Cost: 2, Rate: "pages"}
-	require.NoError(t, p.purgeIfRulesChanged(&o))
-	require.Equal(t, before, list.Now())
-	o.Default.Name = "another"
-	require.NoError(t, p.purgeIfRulesChanged(&o))
-	require.Equal(t, before+1, list.Now())
-}
-
-// The rules are changed while nothing can be written: everything is purged at once, and
-// again by the next process, for which the purge isn't in the journal.
-func TestRulesChangedWhileTheDiskIsFull(t *testing.T) {
-	o := Options{Purge: journalIn(t.TempDir()), Logger: slog.New(slog.DiscardHandler)}
-	o.Purge.List.Logger = o.Logger
-	purged := func() bool { // by a process that only begins and ends
-		t.Helper()
-		mw, err := New(o)
-		require.NoError(t, err)
-		stats := mw.purges.list.Stats()
-		_ = mw.Close(context.Background())          // where the journal couldn't be written, it says so
-		return stats.Everything > stats.Now>>32<<32 // a process's numbers begin there
-	}
-	rules := func() string {
-		b, err := os.ReadFile(o.Purge.List.Journal + ".rules")
-		require.NoError(t, err)
-		return string(b)
-	}
-	require.True(t, purged(), "the first process knows nothing")
-	require.False(t, purged())
-	before := rules()
-	o.Default.Name = "another"
-	inTheWay := o.Purge.List.Journal + ".new"
-	require.NoError(t, os.Mkdir(inTheWay, 0o700))
-	require.True(t, purged())
-	require.Equal(t, before, rules(), "the next one has to know that")
-	require.NoError(t, os.Remove(inTheWay))
-	require.True(t, purged())
-	require.NotEqual(t, before, rules())
-	require.False(t, purged())
-}
-
-// Where it can't be read by which rules things were stored, nobody may guess.
-func TestRulesThatCannotBeRead(t *testing.T) {
-	o := Options{Purge: journalIn(t.TempDir()), Logger: slog.New(slog.DiscardHandler)}
-	require.NoError(t, os.Mkdir(o.Purge.List.Journal+".rules", 0o700))
-	_, err := New(o)
-	require.ErrorContains(t, err, "the fingerprint of the rules")
 }
 
 // The fingerprint changes with everything that a rule can be made of, and not with

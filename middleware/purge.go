@@ -27,17 +27,20 @@ type PurgeOptions struct {
 	// count.
 	TagFields []purge.TagField
 	// RulesVersion stands for what the cache can't see of its rules: what the
-	// functions in them do. With a journal, everything stored is purged by New if
-	// the rules (Default, Targets, TrustedProxies, TagFields or RulesVersion) aren't
-	// those of the process before.
+	// functions in them do. With a journal, everything stored is purged by a New that
+	// succeeds, and a log line says so, if the rules (Default but for its Admission,
+	// Targets, TrustedProxies, TagFields or RulesVersion) aren't those of the process
+	// before.
 	RulesVersion string
 	// StripTagFields keeps TagFields from what clients see.
 	StripTagFields bool
 	// Authorise says who may purge with the PURGE method on the listener that
 	// serves visitors: [purge.FromPrefixes] for some networks, [purge.BearerToken]
 	// for a token. If the peer is one of TrustedProxies, RemoteAddr is the client's
-	// address with port 0 and the fields that say so are left out; or it's empty, if
-	// the proxy doesn't say. nil means nobody: then PURGE is a method like any other and the
+	// address with port 0, and of the fields that say that a request was forwarded only
+	// those are there that the trusted proxies can't account for, so that the client may
+	// have forwarded somebody else's request; or RemoteAddr is empty, if they don't say
+	// who the client is. nil means nobody: then PURGE is a method like any other and the
 	// wrapped handler's affair. See [Middleware.PurgeAPI] for a listener of its own.
 	Authorise func(*http.Request) (who string, err error)
 }
@@ -48,8 +51,10 @@ type purger struct {
 	tags   *purge.TagReader
 	strip  []string
 	lostAt time.Time // if earlier purges aren't known: what is older doesn't count
+	rules  rulesRecord
 }
 
+// newPurger purges nothing yet: see purgeIfRulesChanged.
 func newPurger(m *Middleware, all *Options) (*purger, error) {
 	o, log := all.Purge, all.Logger
 	if o.List.Logger == nil {
@@ -71,7 +76,8 @@ func newPurger(m *Middleware, all *Options) (*purger, error) {
 	if list.Lost() {
 		p.lostAt = time.Now()
 	}
-	if err := p.purgeIfRulesChanged(all); err != nil {
+	var err error
+	if p.rules, err = readRules(all, m.cfg.TrustedProxies); err != nil {
 		return nil, errors.Join(err, list.Close(context.Background()))
 	}
 	if o.StripTagFields {

@@ -30,11 +30,11 @@ func (s *site) purge(selectors ...purge.Selector) {
 }
 
 // begin sends a GET without waiting for its answer.
-func (s *site) begin(target string) <-chan string {
+func (s *site) begin(target string, header ...string) <-chan string {
 	done := make(chan string, 1)
 	go func() {
 		w := httptest.NewRecorder()
-		s.h.ServeHTTP(w, request("GET", target))
+		s.h.ServeHTTP(w, request("GET", target, header...))
 		done <- fmt.Sprint(w.Code, " ", w.Body.String())
 	}()
 	synctest.Wait()

@@ -21,11 +21,26 @@ func (x *exchange) urlTarget(u *url.URL) purge.Target {
 	return t
 }
 
+// keysDiffer reports whether what is stored for a URL may be under other keys than those
+// that an unsafe request for it makes: they have ingredients beside the URL, or it's found
+// by other queries, or another trusted proxy said other things of how it was asked for.
+func (x *exchange) keysDiffer() bool {
+	switch {
+	case !x.route.spec.URLOnly() || x.route.search:
+		return true
+	case len(x.h.cfg.TrustedProxies) == 0:
+		return false
+	}
+	// What was said to an earlier process isn't known, nor what it means where the cache
+	// keeps out because of what is said.
+	return x.h.cfg.Store.Disk != nil || x.h.extra.Load() || x.barrier.bypass
+}
+
 // purgedBy is what the response to an unsafe request for target purges: the given URLs,
 // where keys don't tell what is stored for them, and the groups that h names.
 func (x *exchange) purgedBy(target *url.URL, urls []*url.URL, h http.Header) []purge.Target {
 	var targets []purge.Target
-	if !x.route.spec.URLOnly() || x.route.search {
+	if x.keysDiffer() {
 		for _, u := range urls {
 			targets = append(targets, x.urlTarget(u))
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -16,35 +18,78 @@ import (
 	"github.com/weirhttp/weir/purge"
 )
 
-// purgeIfRulesChanged purges everything if the rules aren't those by which it was
-// stored: what a former process kept under rules that were wrong must not be served
-// under the corrected ones. The rules' fingerprint is kept beside the journal.
-func (p *purger) purgeIfRulesChanged(o *Options) error {
+// rulesRecord is the fingerprint of the rules and of those before them. It's kept
+// beside the journal.
+type rulesRecord struct {
+	path   string // "" without a journal
+	now    string
+	before string // "" if it isn't known
+}
+
+// readRules changes nothing.
+func readRules(o *Options, trusted []netip.Prefix) (r rulesRecord, err error) {
 	if o.Purge.List.Journal == "" {
-		return nil
+		return r, nil
 	}
-	path := o.Purge.List.Journal + ".rules"
+	r.path = o.Purge.List.Journal + ".rules"
 	rules := o.Default
 	rules.Admission = RouteAdmission{} // it changes no response
-	now := fingerprint(&rules, o.Targets, o.TrustedProxies, o.Purge.TagFields, o.Purge.RulesVersion)
-	before, err := os.ReadFile(path)
+	r.now = fingerprint(&rules, o.Targets, inAnyOrder(trusted), o.Purge.TagFields, o.Purge.RulesVersion)
+	before, err := os.ReadFile(r.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return r, fmt.Errorf("middleware: the fingerprint of the rules beside the purge journal: %w", err)
+	}
+	r.before = string(before)
+	return r, nil
+}
+
+// inAnyOrder is the same for all lists of the same plain networks.
+func inAnyOrder(list []netip.Prefix) []netip.Prefix {
+	list = slices.Clone(list)
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return slices.Compact(list)
+}
+
+// purgeIfRulesChanged purges everything if the rules aren't those by which it was
+// stored: what a former process kept under rules that were wrong must not be served
+// under the corrected ones. It's the last step of New: one that fails purges nothing.
+func (p *purger) purgeIfRulesChanged(log *slog.Logger) {
+	r := &p.rules
+	if r.path == "" || r.before == r.now {
+		return
+	}
+	log = log.With("journal", p.rules.path)
 	switch {
-	case err == nil && string(before) == now:
-		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("middleware: the fingerprint of the rules beside the purge journal: %w", err)
+	case r.before != "":
+		log.Info("weir: the rules aren't those of the process before; everything that it stored is purged")
+	case !p.list.Lost():
+		log.Info("weir: the rules of the process before aren't known; everything that it stored is purged")
 	}
 	// The purge first: should the process end in between, the next one purges again.
-	_, err = p.list.Add(context.Background(), purge.Selector{Kind: purge.Everything})
-	if errors.Is(err, purge.ErrNotDurable) {
-		return nil // it's in effect, and the next process purges again
-	} else if err != nil {
+	_, err := p.list.Add(context.Background(), purge.Selector{Kind: purge.Everything})
+	if err == nil {
+		err = r.write()
+	}
+	if err != nil { // the purge is in effect
+		log.Error("weir: that everything was purged because of the rules can't be written down; the next process "+
+			"purges again", "err", errors.Join(err, r.forget()))
+	}
+}
+
+func (r *rulesRecord) write() error {
+	if err := os.WriteFile(r.path+".new", []byte(r.now), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", []byte(now), 0o600); err != nil {
-		return fmt.Errorf("middleware: the fingerprint of the rules beside the purge journal: %w", err)
+	return os.Rename(r.path+".new", r.path)
+}
+
+// forget makes the next process purge even if it has the rules of the one before this.
+// It needs no room on the disk.
+func (r *rulesRecord) forget() error {
+	if err := os.Remove(r.path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return os.Rename(path+".new", path)
+	return nil
 }
 
 // fingerprint is a digest of configuration, unexported fields included. Of functions

@@ -168,10 +168,20 @@ func TestState(t *testing.T) {
 	assert.Equal(t, 405, w.Code)
 }
 
+// Whoever is refused hears of networks that are none.
+func TestRefusalNamesNetworksThatAreNone(t *testing.T) {
+	r := httptest.NewRequest(Method, "/", nil)
+	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("::ffff:0:0/90")} {
+		_, err := FromPrefixes([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), p})(r)
+		assert.ErrorContains(t, err, "prefix 1 of those that are, "+p.String()+", is no network")
+	}
+}
+
 // Nobody purges who isn't allowed to, and without an authoriser nobody does.
 func TestAuthorisation(t *testing.T) {
 	const token = "s3cret"
 	allowed := FromPrefixes([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")})
+	mapped := FromPrefixes([]netip.Prefix{{}, netip.MustParsePrefix("::ffff:198.51.100.0/90"), netip.MustParsePrefix("::ffff:192.0.2.0/120")})
 	with := func(pairs ...string) func(*http.Request) {
 		return func(r *http.Request) { r.Header = header(append(pairs, "Content-Type", "application/json")...) }
 	}
@@ -208,6 +218,10 @@ func TestAuthorisation(t *testing.T) {
 			forwarded("X-Forwarded-For", "203.0.113.66")(r)
 			r.Header.Set("Authorization", "Bearer "+token)
 		}, 200},
+		{"network as IPv6", mapped, from("192.0.2.9:1"), 200},
+		{"network and peer as IPv6", mapped, from("[::ffff:192.0.2.9]:1"), 200},
+		{"beside a network as IPv6", mapped, from("192.0.3.9:1"), 403},
+		{"in what is more than IPv4 as IPv6", mapped, from("[::ffff:198.51.100.1]:1"), 403},
 		{"no networks", FromPrefixes(nil), from("192.0.2.9:1"), 403},
 		{"other error", func(*http.Request) (string, error) { return "", errors.New("no") }, with(), 403},
 	}

@@ -3,6 +3,8 @@ package guard
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/weirhttp/weir/internal/forwarded"
 )
 
 // sources is a set of sources, by index.
@@ -24,7 +26,8 @@ func newRanges(bySource [][]netip.Prefix) ranges {
 	whose := map[netip.Prefix]sources{}
 	for i, list := range bySource {
 		for _, p := range list {
-			whose[unmapped(p)] |= 1 << i
+			plain, _ := forwarded.PlainPrefix(p) // the options were checked
+			whose[plain] |= 1 << i
 		}
 	}
 	r := make(ranges, 0, len(whose))
@@ -64,12 +67,4 @@ func (r ranges) find(addr netip.Addr) sources {
 		}
 	}
 	return 0
-}
-
-// unmapped is a prefix as those of plain addresses are written.
-func unmapped(p netip.Prefix) netip.Prefix {
-	if p.Addr().Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-	}
-	return p.Masked()
 }

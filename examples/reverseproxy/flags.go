@@ -33,6 +33,7 @@ type config struct {
 
 	disk      string // directory; "" for none
 	diskBytes int64
+	site      string // "" for what the origins' addresses make of it
 
 	admin      string // address of the purge API; "" for none
 	adminToken string
@@ -68,6 +69,16 @@ func (o origins) String() string {
 	return strings.Join(texts, " ")
 }
 
+// site is the same for the same origins, in whichever order.
+func (o origins) site() string {
+	texts := make([]string, len(o))
+	for i, u := range o {
+		texts[i] = u.Scheme + "://" + strings.ToLower(u.Host) + prefix(u)
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, " ")
+}
+
 // prefixes is a flag that may be given several times.
 type prefixes []netip.Prefix
 
@@ -89,6 +100,27 @@ func (p *prefixes) Set(s string) error {
 		one = netip.PrefixFrom(one.Addr().Unmap(), one.Bits()-96)
 	}
 	*p = append(*p, one.Masked())
+	return nil
+}
+
+// within returns a network of p that has all addresses of n.
+func (p prefixes) within(n netip.Prefix) (netip.Prefix, bool) {
+	for _, larger := range p {
+		if larger.Bits() <= n.Bits() && larger.Contains(n.Addr()) {
+			return larger, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// checkPurge refuses networks whose clients could never purge.
+func (c *config) checkPurge() error {
+	for _, n := range c.allowPurge {
+		if proxies, ok := c.trust.within(n); ok {
+			return fmt.Errorf("-allow-purge: %v lies within %v of -trust: a proxy's address is nobody's who may purge; "+
+				"name the networks that clients come from, make -trust no larger than the proxies, or use -admin", n, proxies)
+		}
+	}
 	return nil
 }
 
@@ -117,7 +149,8 @@ func newFlags(c *config, t *flagTexts, stderr io.Writer) *flag.FlagSet {
 	fs.StringVar(&t.memory, "memory", "32MiB", "`size` of the memory for stored responses, such as 512MiB or 2GiB")
 	fs.BoolVar(&c.debug, "debug", false, "explain every answer in header fields; not for public listeners, they show the cache keys")
 	fs.BoolVar(&c.rfc, "rfc", false, "follow the letter of RFC 9111 instead of the safe rules")
-	fs.StringVar(&c.disk, "disk", "", "`directory` for responses that are too large for memory, and for a copy of the others that outlives a restart")
+	fs.StringVar(&c.disk, "disk", "", "`directory` for responses that are too large for memory, and for a copy of the others that outlives a restart; what is there is purged by a start with another set of -origin (but see -site), another -rfc, -tag-header or -trust")
+	fs.StringVar(&c.site, "site", "", "`name` of the site that the origins serve: with the same one, what is in -disk stays whichever -origin there are, and with another it's purged (none by default: another origin is another site)")
 	fs.StringVar(&t.diskBytes, "disk-bytes", "10GiB", "`size` of what the files in -disk may take")
 	fs.StringVar(&c.admin, "admin", "", "`address` of a second listener with the purge API; needs -admin-token")
 	fs.StringVar(&c.adminToken, "admin-token", "", "bearer `token` that the purge API asks for")
@@ -181,6 +214,12 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	if given["disk-bytes"] && c.disk == "" {
 		return c, errors.New("-disk-bytes: needs -disk, the directory it is for")
+	}
+	if c.site != "" && c.disk == "" {
+		return c, errors.New("-site: needs -disk, where it says whose responses are there")
+	}
+	if err := c.checkPurge(); err != nil {
+		return c, err
 	}
 	if c.diskBytes, err = parseSize(t.diskBytes); err != nil {
 		return c, fmt.Errorf("-disk-bytes: %w", err)

@@ -68,6 +68,9 @@ func TestParseErrors(t *testing.T) {
 		{[]string{origin, "-policy", "round-robin:"}, `-policy: "round-robin:" has no name behind the colon`},
 		{[]string{origin, "-policy", "hash-cookie:"}, `-policy: "hash-cookie:" has no name behind the colon`},
 		{[]string{origin, "-trust", "::ffff:10.0.0.0/8"}, `for flag -trust: is no IPv4 network`},
+		{[]string{origin, "-trust", "127.0.0.0/8", "-allow-purge", "127.0.0.1"}, "-allow-purge: 127.0.0.1/32 lies within 127.0.0.0/8 of -trust"},
+		{[]string{origin, "-allow-purge", "10.0.0.0/8", "-trust", "192.0.2.1", "-trust", "::ffff:10.0.0.0/103"}, "-allow-purge: 10.0.0.0/8 lies within 10.0.0.0/7 of -trust"},
+		{[]string{origin, "-site", "shop"}, "-site: needs -disk"},
 		{[]string{origin, "-policy", "best"}, `-policy: "best" is none; take one of round-robin, `},
 		{[]string{origin, "-trust", "me"}, "is no network; write it like 10.0.0.0/8"},
 		{[]string{"-origin"}, "flag needs an argument: -origin"},
@@ -80,12 +83,19 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// Networks that only overlap may have clients in them.
+func TestAllowPurgeBesideTrust(t *testing.T) {
+	if _, err := parse([]string{"-origin", "a", "-trust", "10.0.0.1", "-trust", "fd00::/8", "-allow-purge", "10.0.0.0/8"}, io.Discard); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestHelpNamesEveryFlag(t *testing.T) {
 	var usage bytes.Buffer
 	if _, err := parse([]string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("got %v", err)
 	}
-	for _, name := range []string{"-listen address", "-origin URL", "-policy name", "-health-path path", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network", "-trust network"} {
+	for _, name := range []string{"-listen address", "-origin URL", "-policy name", "-health-path path", "-memory size", "-debug", "-rfc", "-disk directory", "-disk-bytes size", "-site name", "-admin address", "-admin-token token", "-tag-header name", "-allow-purge network", "-trust network"} {
 		if !strings.Contains(usage.String(), name) {
 			t.Errorf("no %q in\n%s", name, usage.String())
 		}

@@ -115,8 +115,11 @@ func newCache(c config) (*middleware.Middleware, error) {
 	if err := os.MkdirAll(c.disk, 0o700); err != nil {
 		return nil, fmt.Errorf("-disk: %w", err)
 	}
-	// What was stored from another origin isn't this one's.
-	o.Purge.RulesVersion = c.origins.String()
+	// What was stored from another site isn't this one's.
+	o.Purge.RulesVersion = "origins " + c.origins.site()
+	if c.site != "" {
+		o.Purge.RulesVersion = "site " + c.site
+	}
 	o.Purge.List.Journal = filepath.Join(c.disk, "purges")
 	tier, err := disk.Open(disk.Options{Dir: filepath.Join(c.disk, "objects"), MaxBytes: c.diskBytes})
 	if err != nil {

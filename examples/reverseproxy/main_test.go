@@ -267,6 +267,43 @@ func TestDisk(t *testing.T) {
 	}
 }
 
+// What is on disk is served as long as the site is the same: the set of origins is, or
+// its name.
+func TestDiskIsOneSites(t *testing.T) {
+	var asked atomic.Int64
+	serve := func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Cache-Control", "max-age=600")
+	}
+	a, b := newOrigin(t, serve).URL, newOrigin(t, serve).URL
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listen.Addr().String() // the same each time: it's in the key
+	listen.Close()
+	dir := t.TempDir()
+	for i, c := range []struct {
+		origins, site string
+		want          int64
+	}{
+		{a + " " + b, "", 1}, {b + " " + a, "", 0}, {a, "", 1},
+		{a, "shop", 1}, {a + " " + b, "shop", 0}, {b, "shop", 0}, {b, "blog", 1}, {b, "", 1},
+	} {
+		args := []string{"-listen", addr, "-disk", dir}
+		if c.site != "" {
+			args = append(args, "-site", c.site)
+		}
+		p := start(t, c.origins, args...)
+		before := asked.Load()
+		get(t, p.url)
+		if n := asked.Load() - before; n != c.want {
+			t.Errorf("process %d: the origin was asked %d times, want %d", i, n, c.want)
+		}
+		p.end(t)
+	}
+}
+
 // Of several origins each gets its share. One that doesn't answer costs no visitor an
 // error, and -debug says what was tried.
 func TestSeveralOrigins(t *testing.T) {

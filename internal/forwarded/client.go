@@ -21,59 +21,94 @@ const maxElement = 512
 // last one before that. An IPv4 address written as IPv6 is returned as IPv4, and
 // zones are left out.
 func Client(peer netip.Addr, trusted []netip.Prefix, lines []string) netip.Addr {
-	return walk(peer, trusted, lines, cutLastComma, func(e string) (netip.Addr, bool) {
-		return Node(e, false)
-	})
+	return walk(peer, trusted, lines, cutLastComma, readNode)
 }
 
 // ClientOf is [Client] for the field lines of Forwarded.
 func ClientOf(peer netip.Addr, trusted []netip.Prefix, lines []string) netip.Addr {
-	return walk(peer, trusted, lines, cutLastElement, func(e string) (netip.Addr, bool) {
-		el, ok := Parse(e)
-		if !ok {
-			return netip.Addr{}, false
-		}
-		return Node(el.For, true)
-	})
+	return walk(peer, trusted, lines, cutLastElement, readElement)
+}
+
+func readNode(e string) (netip.Addr, bool) { return Node(e, false) }
+
+func readElement(e string) (netip.Addr, bool) {
+	el, ok := Parse(e)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	return Node(el.For, true)
 }
 
 // walk follows the elements from the right. It fits both fields.
 func walk(peer netip.Addr, trusted []netip.Prefix, lines []string,
 	cut func(string) (rest, last string, ok bool), read func(string) (netip.Addr, bool)) netip.Addr {
-	at := Plain(peer)
+	return follow(peer, trusted, lines, cut, read).at
+}
+
+// walked is how far a walk came.
+type walked struct {
+	at    netip.Addr
+	named int    // how many addresses were read
+	line  int    // the line in which it ended, or -1
+	rest  string // what wasn't read of that
+}
+
+func follow(peer netip.Addr, trusted []netip.Prefix, lines []string,
+	cut func(string) (rest, last string, ok bool), read func(string) (netip.Addr, bool)) walked {
+	w := walked{at: Plain(peer)}
 	hops := 0
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest := lines[i]; rest != ""; {
-			if !Trusted(at, trusted) || hops == MaxHops {
-				return at
+	for w.line = len(lines) - 1; w.line >= 0; w.line-- {
+		for w.rest = lines[w.line]; w.rest != ""; {
+			if !Trusted(w.at, trusted) || hops == MaxHops {
+				return w
 			}
 			hops++
-			var last string
-			var ok bool
-			if rest, last, ok = cut(rest); !ok {
-				return at
+			rest, last, ok := cut(w.rest)
+			if !ok {
+				return w
 			}
+			w.rest = rest
 			if last = field.TrimOWS(last); last == "" {
 				continue // an empty member of a list says nothing
 			}
 			addr, ok := read(last)
 			if !ok {
-				return at
+				return w
 			}
-			at = addr
+			w.at = addr
+			w.named++
 		}
 	}
-	return at
+	return w
 }
 
-// Trusted reports whether addr is in one of the prefixes.
+// Trusted reports whether addr, a plain one, is in one of the prefixes, which may be
+// of IPv4 written as IPv6.
 func Trusted(addr netip.Addr, prefixes []netip.Prefix) bool {
 	for _, p := range prefixes {
 		if p.Contains(addr) {
 			return true
 		}
+		if p.Addr().Is4In6() {
+			if p, ok := PlainPrefix(p); ok && p.Contains(addr) {
+				return true
+			}
+		}
 	}
 	return false
+}
+
+// PlainPrefix returns p without the bits beyond its length, as one of IPv4 if it is one
+// written as IPv6. It fails for what is no prefix, and for one that holds such addresses
+// and others.
+func PlainPrefix(p netip.Prefix) (netip.Prefix, bool) {
+	switch {
+	case !p.IsValid() || p.Addr().Is4In6() && p.Bits() < 96:
+		return p, false
+	case p.Addr().Is4In6():
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	return p.Masked(), true
 }
 
 // Peer returns the plain address of a connection's other end, as
