@@ -113,15 +113,15 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 			x.send.let()
 			return res, nil
 		}
-		if reused && !failed.Wrote && !x.send.begun() && failed.Failure == FailureClosed {
-			x.reset()
-			continue // nobody saw it; connections kept are finite, so this ends
+		if reused && !failed.Wrote && failed.Failure == FailureClosed && x.send.withdraw() {
+			x = t.exchange(req) // not the same one, which may still be looked after
+			continue            // nobody saw it; connections kept are finite, so this ends
 		}
-		if upgrade && req.Method == http.MethodGet && !x.send.begun() && c.silent() &&
-			(failed.Failure == FailureClosed || failed.Failure == FailureProtocol) {
+		if upgrade && req.Method == http.MethodGet && c.silent() &&
+			(failed.Failure == FailureClosed || failed.Failure == FailureProtocol) && x.send.withdraw() {
 			// crypto/tls's servers say nothing where they have HTTP/2 only.
 			upgrade, acquire = false, t.pool.acquire
-			x.reset()
+			x = t.exchange(req)
 			continue
 		}
 		x.send.finish()

@@ -23,7 +23,8 @@ const (
 
 var errExpired = errors.New("no progress")
 
-// exchange is one request on one connection. It is the response's body too.
+// exchange is one request on one connection, and on no other one later: its watch
+// may look at it once more when it is over. It is the response's body too.
 type exchange struct {
 	t    *transport
 	c    *conn
@@ -119,13 +120,6 @@ func asksFor(req *http.Request, protocol string) bool {
 		}
 	}
 	return false
-}
-
-// reset makes x ready for another connection.
-func (x *exchange) reset() {
-	x.done.Store(false)
-	x.flags.And(sent)
-	x.send.reset()
 }
 
 // Read reads the response's body.

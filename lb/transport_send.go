@@ -111,11 +111,16 @@ func (s *sendBody) Close() error {
 	return nil
 }
 
-// reset makes s ready for another connection: nothing was read.
-func (s *sendBody) reset() {
+// withdraw leaves the body to another exchange, unless it has begun to be read. Who
+// has s gets nothing from then on, and doesn't close it.
+func (s *sendBody) withdraw() bool {
 	s.mu.Lock()
-	s.unasked = false
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.read {
+		return false
+	}
+	s.unasked = true
+	return true
 }
 
 // let lets Close through from now on.
