@@ -4,12 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
-	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"time"
 )
 
 var errTransportClosed = errors.New("the transport is closed")
@@ -30,6 +29,8 @@ type transport struct {
 	http1  *http.Transport // makes connections only
 	http2  *http.Transport
 	pool   pool
+
+	silence silence
 }
 
 // attemptInfo is what an attempt tells about itself, also when it succeeds.
@@ -84,7 +85,7 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 	}
 	ctx := req.Context()
 	acquire := t.pool.acquire
-	upgrade := x.req.Header["Upgrade"] != nil
+	upgrade := x.req.Header["Upgrade"] != nil && !t.silence.mute(time.Now())
 	if upgrade {
 		acquire = t.pool.acquireHTTP1
 	}
@@ -117,13 +118,7 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 			x = t.exchange(req) // not the same one, which may still be looked after
 			continue            // nobody saw it; connections kept are finite, so this ends
 		}
-		if upgrade && req.Method == http.MethodGet && c.silent() &&
-			(failed.Failure == FailureClosed || failed.Failure == FailureProtocol) && x.send.withdraw() {
-			// crypto/tls's servers say nothing where they have HTTP/2 only.
-			upgrade, acquire = false, t.pool.acquire
-			x = t.exchange(req)
-			continue
-		}
+		failed.excused = failed.excused || upgrade && t.silence.failed(c, failed, time.Now())
 		x.send.finish()
 		return nil, failed
 	}
@@ -162,16 +157,6 @@ func (t *transport) exchange(req *http.Request) *exchange {
 	return x
 }
 
-// withoutUpgrade returns h without the wish for another protocol, which HTTP/2
-// doesn't have (RFC 9113 §8.6). A server may pass over it (RFC 9110 §7.8).
-func withoutUpgrade(h http.Header) http.Header {
-	h = maps.Clone(h)
-	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
-		delete(h, name)
-	}
-	return h
-}
-
 // isTLSFailure reports whether a handshake failed.
 func isTLSFailure(err error) bool {
 	de, ok := errors.AsType[*dialError](err)
@@ -196,10 +181,4 @@ func (t *transport) acquireError(ctx context.Context, err error) *TransportError
 		e.Failure = FailureCanceled
 	}
 	return e
-}
-
-// isUpgrade reports whether a response's body is a tunnel.
-func isUpgrade(res *http.Response) bool {
-	_, ok := res.Body.(io.Writer)
-	return ok && res.StatusCode == http.StatusSwitchingProtocols
 }

@@ -64,6 +64,7 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 		x.finish(true)
 		return nil, failed
 	}
+	x.t.silence.answered(c)
 	if err := unacceptable(x.orig, res); err != nil {
 		if res.Body != nil {
 			res.Body.Close()
@@ -107,19 +108,6 @@ func unacceptable(req *http.Request, res *http.Response) error {
 		return errUnaskedUpgrade
 	}
 	return nil
-}
-
-// asksFor reports whether a request's Upgrade field has the protocol
-// (RFC 9110 §7.8).
-func asksFor(req *http.Request, protocol string) bool {
-	for _, line := range req.Header["Upgrade"] {
-		for asked := range strings.SplitSeq(line, ",") {
-			if asked = strings.TrimSpace(asked); asked != "" && strings.EqualFold(asked, protocol) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Read reads the response's body.

@@ -103,7 +103,8 @@ type TransportError struct {
 	// Err is the cause.
 	Err error
 
-	late bool // a kept connection worked when the request was sent
+	late    bool // a kept connection worked when the request was sent
+	excused bool // it may be the request's fault, or another's
 }
 
 // Error returns origin, kind and cause in one line.
@@ -123,6 +124,12 @@ func (e *TransportError) Timeout() bool { return e.Failure.Timeout() }
 // than 50 ms, twice the time that it took to connect, and no more than a second,
 // after the request: that is an origin which had begun to work.
 func (e *TransportError) Stale() bool { return e.Reused && e.Failure == FailureClosed && !e.late }
+
+// blameless reports whether the failure doesn't speak against the origin, whatever its
+// kind says: a kept connection that it closes is its right, also with an orderly GOAWAY.
+func (e *TransportError) blameless() bool {
+	return e.excused || e.Stale() || e.Reused && e.Failure == FailureRejected && isGoaway(e.Err)
+}
 
 // A kept connection that was closed is noticed within a round trip; connecting
 // takes one, too.
