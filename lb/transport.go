@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -146,11 +147,15 @@ func (t *transport) exchange(req *http.Request) *exchange {
 	if t.o.Protocol == ProtocolHTTP2 && x.req.Header["Upgrade"] != nil {
 		x.req.Header = withoutUpgrade(x.req.Header)
 	}
+	x.req.Header = trimmed(x.req.Header)
 	x.req.GetBody = nil
 	x.req.Close = false // the connection is ours
 	if req.Body != nil && req.Body != http.NoBody {
 		x.send.set(x, req.Body)
 		x.req.Body = &x.send
+		if len(req.Trailer) > 0 { // the body's end fills it
+			x.req.Trailer = maps.Clone(req.Trailer)
+		}
 	} else {
 		x.flags.Store(sent)
 	}

@@ -173,7 +173,7 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 	case x.send.failed() != nil:
 		e.Failure, e.Err = FailureRequest, x.send.failed()
 	case x.c.http2():
-		e.Failure = http2Failure(err)
+		e.Failure, e.excused = http2Failure(err), isRefusedByPeer(err)
 	case !got && !e.Wrote && x.c.cc.Err() == nil, !got && isRefusedHere(err):
 		e.Failure = FailureRequest
 	case !got:
@@ -253,6 +253,8 @@ func (x *exchange) bodyFailure(err error) *TransportError {
 		e.Failure = FailureCanceled
 	case x.uploading():
 		e.Failure = FailureUpload
+	default:
+		e.excused = isRefusedByPeer(err)
 	}
 	return e
 }

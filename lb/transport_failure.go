@@ -235,6 +235,14 @@ func isRejected(err error) bool {
 	return isGoaway(err)
 }
 
+// isRefusedByPeer reports whether an HTTP/2 origin ended a request's stream as a
+// malformed one: that is HTTP/2's 400 (RFC 9113 §8.1.1). net/http gives the same code
+// to a malformed response.
+func isRefusedByPeer(err error) bool {
+	var se streamError
+	return errors.As(err, &se) && se.Code == http2ProtocolError && se.Cause != nil && se.Cause.Error() == "received from peer"
+}
+
 // isGoaway reports whether an HTTP/2 connection ended in good order before it took
 // the request.
 func isGoaway(err error) bool { return strings.Contains(err.Error(), "graceful shutdown GOAWAY") }

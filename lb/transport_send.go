@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync"
 )
 
@@ -44,6 +45,9 @@ func (s *sendBody) Read(p []byte) (int, error) {
 	s.x.flags.Or(clientRead | progress)
 	n, err := s.body.Read(p)
 	if err == io.EOF {
+		if s.x.req.Trailer != nil {
+			maps.Copy(s.x.req.Trailer, trimmed(s.x.orig.Trailer))
+		}
 		s.x.flags.Or(sent)
 	}
 	s.x.flags.Or(progress)
