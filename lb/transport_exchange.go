@@ -61,7 +61,7 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 	res, err := c.cc.RoundTrip(&x.req)
 	if err != nil {
 		failed := x.failure(outer, err, reused)
-		x.finish(true)
+		x.finish(!c.http2() || failed.resets())
 		return nil, failed
 	}
 	x.t.silence.answered(c)
@@ -85,7 +85,7 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 		c.tunnel.Store(true)
 		x.finish(true) // the tunnel's owner closes the connection
 	case res.Body == nil || res.Body == http.NoBody:
-		x.finish(false)
+		x.finish(x.unsent())
 	default:
 		x.body = res.Body
 		res.Body = x
@@ -119,11 +119,11 @@ func (x *exchange) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if err == io.EOF {
-		x.finish(false)
+		x.finish(x.unsent())
 		return n, io.EOF
 	}
 	failed := x.bodyFailure(err)
-	x.finish(true)
+	x.finish(!x.c.http2() || failed.resets())
 	return n, failed
 }
 
@@ -131,12 +131,12 @@ func (x *exchange) Read(p []byte) (int, error) {
 // connection and resets an HTTP/2 stream.
 func (x *exchange) Close() error {
 	err := x.body.Close()
-	x.finish(false)
+	x.finish(x.c.http2())
 	return err
 }
 
-// finish gives the connection back, once. broken says that it must not be used
-// again, which is for HTTP/1 only.
+// finish gives the connection back, once. broken says of an HTTP/1 connection that it
+// must not be used again, and of an HTTP/2 one that the stream was reset.
 func (x *exchange) finish(broken bool) {
 	if !x.done.CompareAndSwap(false, true) {
 		return
@@ -173,7 +173,7 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 	case x.send.failed() != nil:
 		e.Failure, e.Err = FailureRequest, x.send.failed()
 	case x.c.http2():
-		e.Failure, e.excused = http2Failure(err), isRefusedByPeer(err)
+		e.Failure, e.excused = http2Failure(err), isRefusedByPeer(err) || x.c.fedUp(err)
 	case !got && !e.Wrote && x.c.cc.Err() == nil, !got && isRefusedHere(err):
 		e.Failure = FailureRequest
 	case !got:
@@ -193,6 +193,10 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 // uploading reports whether the origin has begun to get a body that the visitor
 // hasn't sent to its end.
 func (x *exchange) uploading() bool { return x.send.begun() && x.flags.Load()&sent == 0 }
+
+// unsent reports whether a stream was reset since the response is whole and the request
+// isn't.
+func (x *exchange) unsent() bool { return x.c.http2() && x.flags.Load()&sent == 0 }
 
 // http2Failure returns the kind of an HTTP/2 error before the response's head.
 func http2Failure(err error) Failure {
@@ -254,7 +258,7 @@ func (x *exchange) bodyFailure(err error) *TransportError {
 	case x.uploading():
 		e.Failure = FailureUpload
 	default:
-		e.excused = isRefusedByPeer(err)
+		e.excused = isRefusedByPeer(err) || x.c.fedUp(err)
 	}
 	return e
 }

@@ -131,6 +131,15 @@ func (e *TransportError) blameless() bool {
 	return e.excused || e.Stale() || e.Reused && e.Failure == FailureRejected && isGoaway(e.Err)
 }
 
+// resets reports whether it was this side that gave the request up.
+func (e *TransportError) resets() bool {
+	switch e.Failure {
+	case FailureCanceled, FailureDeadline, FailureRequest, FailureSendTimeout, FailureHeadTimeout, FailureBodyTimeout:
+		return true
+	}
+	return false
+}
+
 // A kept connection that was closed is noticed within a round trip; connecting
 // takes one, too.
 const (
