@@ -15,20 +15,23 @@ import (
 func trimmed(h http.Header) http.Header {
 	shared := true
 	for name, values := range h {
-		i := slices.IndexFunc(values, isPadded)
-		if i < 0 {
+		if !slices.ContainsFunc(values, isPadded) {
 			continue
 		}
 		if shared {
 			h, shared = maps.Clone(h), false
 		}
-		values = slices.Clone(values)
-		for ; i < len(values); i++ {
-			values[i] = field.TrimOWS(values[i])
-		}
-		h[name] = values
+		h[name] = trimmedValues(values)
 	}
 	return h
+}
+
+func trimmedValues(values []string) []string {
+	values = slices.Clone(values)
+	for i, v := range values {
+		values[i] = field.TrimOWS(v)
+	}
+	return values
 }
 
 func isPadded(s string) bool {
