@@ -12,6 +12,7 @@ import (
 // forwarded sets the fields that tell an origin who asked. ReverseProxy has
 // removed the client's Forwarded and X-Forwarded-For, -Host and -Proto from h.
 func (p *proxy) forwarded(in *http.Request, h http.Header) {
+	countHop(in, h)
 	peer, trusted := p.peer(in)
 	if !trusted {
 		dropForwarding(h)
