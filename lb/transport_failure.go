@@ -38,7 +38,8 @@ const (
 	FailureHeadTimeout
 	// FailureHeadCut: the connection was lost inside the response's head.
 	FailureHeadCut
-	// FailureProtocol: what came isn't HTTP, or has too long a head.
+	// FailureProtocol: what came isn't HTTP, or has too long a head; or an HTTP/2 origin
+	// says that the request is malformed.
 	FailureProtocol
 	// FailureBodyTimeout: the origin fell silent inside the response's body.
 	FailureBodyTimeout

@@ -36,7 +36,7 @@ func (s *silence) answered(c *conn) {
 // failed notes that a wish for an upgrade failed on c, and how. It reports whether
 // the origin may have no HTTP/1, which is no fault of its own.
 func (s *silence) failed(c *conn, e *TransportError, now time.Time) bool {
-	if !c.silent() || e.late || s.spoke.Load() || e.Failure != FailureClosed && e.Failure != FailureProtocol {
+	if !c.silent() || s.spoke.Load() || e.Failure != FailureClosed && e.Failure != FailureProtocol {
 		return false
 	}
 	s.until.Store(now.Add(muteFor).UnixNano())
