@@ -25,7 +25,7 @@ func TestAnotherConnectionIsAnotherExchange(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			for range 300 {
+			for range 60 {
 				send(tr, newRequest(t, "GET", ""), false)
 			}
 		})

@@ -91,7 +91,7 @@ func TestManyResetsRetireTheConnection(t *testing.T) {
 // An origin that ends a connection after a number of resets isn't blamed for what else
 // it had there. One that does without is.
 func TestOriginFedUpWithResetsIsNotBlamed(t *testing.T) {
-	for resets, want := range map[int]State{someResets: StateHealthy, 1: StateCircuitOpen} {
+	for resets, want := range map[int]State{2 * someResets: StateHealthy, 1: StateCircuitOpen} {
 		synctest.Test(t, func(t *testing.T) {
 			connections := 0
 			n := newNetwork(t)
