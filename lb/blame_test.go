@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,35 +64,6 @@ func TestStalledUploadsBlameNobody(t *testing.T) {
 	}
 	wg.Wait()
 	allHealthy(t, b)
-}
-
-// An upgrade that an origin with HTTP/2 only can't take is passed over, and no
-// reason to send it nothing more.
-func TestUpgradeToHTTP2OnlyOrigin(t *testing.T) {
-	s := httptest.NewUnstartedServer(saying(200, "ok"))
-	s.Config.Protocols = new(http.Protocols)
-	s.Config.Protocols.SetHTTP2(true)
-	s.EnableHTTP2 = true
-	s.Config.ErrorLog = noLog
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	strict := *s.TLS.Clone()
-	alerting := listen(t, func(c net.Conn) { // says no to HTTP/1 in the handshake
-		tc := tls.Server(c, &tls.Config{Certificates: strict.Certificates, NextProtos: []string{"h3"}})
-		tc.Handshake()
-	})
-	for range 2 {
-		tr := transportTo(t, s.Listener.Addr().String(), TransportOptions{TLS: &tls.Config{InsecureSkipVerify: true}})
-		for range 3 {
-			got := send(tr, newRequest(t, "GET", "", "Connection", "Upgrade", "Upgrade", "websocket"), false)
-			assert.Equal(t, reply{status: 200, body: "ok", info: got.info}, got)
-			got = send(tr, newRequest(t, "GET", ""), false)
-			assert.Equal(t, reply{status: 200, body: "ok", info: got.info}, got)
-		}
-	}
-	tr := transportTo(t, alerting, TransportOptions{TLS: &tls.Config{InsecureSkipVerify: true}})
-	got := send(tr, newRequest(t, "GET", "", "Connection", "Upgrade", "Upgrade", "websocket"), false)
-	assert.Equal(t, FailureTLS, FailureOf(got.err), "an origin that is broken is to blame")
 }
 
 // Handshakes and streams that fail are load, and repeated within the budget only;

@@ -27,7 +27,8 @@ const (
 // for twice that, and so on. The zero value ejects with the defaults.
 //
 // Failures are attempts that got no response, or a broken one, and those answered
-// with one of Statuses. A visitor that went away never counts. The origin is
+// with one of Statuses. A visitor that went away never counts, nor a kept connection
+// that was closed, nor a request that an HTTP/2 origin calls malformed. The origin is
 // ejected only if another eligible origin of the pool isn't failing itself, so the
 // last one never is, and as long as no more than MaxPercent of the pool is out:
 // when all origins fail, ejecting some would only put their load on the others.

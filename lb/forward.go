@@ -12,6 +12,8 @@ import (
 // forwarded sets the fields that tell an origin who asked. ReverseProxy has
 // removed the client's Forwarded and X-Forwarded-For, -Host and -Proto from h.
 func (p *proxy) forwarded(in *http.Request, h http.Header) {
+	countHop(in, h)
+	p.dropAliases(h)
 	peer, trusted := p.peer(in)
 	if !trusted {
 		dropForwarding(h)
@@ -108,6 +110,53 @@ func dropForwarding(h http.Header) {
 			delete(h, name)
 		}
 	}
+}
+
+// dropAliases removes what some origins take for a field of Protect: with CGI, X_User and
+// X-User become the same variable.
+func (p *proxy) dropAliases(h http.Header) {
+	if len(p.o.Protect) == 0 {
+		return
+	}
+	for name := range h {
+		if p.isAlias(name) {
+			delete(h, name)
+		}
+	}
+}
+
+func (p *proxy) isAlias(name string) bool {
+	alias := false
+	for _, own := range p.o.Protect {
+		if strings.EqualFold(name, own) {
+			return false
+		}
+		alias = alias || alike(name, own)
+	}
+	return alias
+}
+
+// alike reports whether two fields' names differ in case, and in - or _, at most.
+func alike(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if plain(a[i]) != plain(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func plain(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c + 'a' - 'A'
+	case c == '_':
+		return '-'
+	}
+	return c
 }
 
 func isForwarding(name string) bool {

@@ -129,6 +129,24 @@ func TestConnectionFields(t *testing.T) {
 	}
 }
 
+// What some origins take for a field of Protect doesn't pass; what is one does.
+func TestAliasesOfProtectedFields(t *testing.T) {
+	o := ProxyOptions{Protect: []string{"X-User", "X_Tenant", "X-Both", "X_Both"}, TrustedPeers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	for _, peer := range []string{"198.51.100.7:1", "10.0.0.1:1"} {
+		got := through(t, o, peer, "X-User", "alice", "X_User", "admin", "x_uSER", "admin", "X_Tenant", "1", "X-Tenant", "2",
+			"X-Both", "3", "X_Both", "4", "X_Users", "5", "X_Other", "6", "X-Use_", "7")
+		for name := range got {
+			if strings.HasPrefix(name, "X-Forwarded-") {
+				delete(got, name)
+			}
+		}
+		assert.Equal(t, http.Header{"X-User": {"alice"}, "X_tenant": {"1"}, "X-Both": {"3"}, "X_both": {"4"}, "X_users": {"5"}, "X_other": {"6"}, "X-Use_": {"7"}}, got)
+	}
+	p := &proxy{o: o}
+	assert.False(t, p.inTrailer("X_tenant") || p.inTrailer("X-Tenant") || p.inTrailer("X_user"))
+	assert.True(t, p.inTrailer("X_users"))
+}
+
 func TestVia(t *testing.T) {
 	for _, c := range []struct {
 		proto [2]int

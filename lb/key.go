@@ -20,14 +20,17 @@ func (pc *poolConfig) hashKey(req *http.Request) (uint64, bool) {
 		k, ok := keyFrom(req.Context())
 		return digest(k[:]), ok
 	case HashHeader:
+		if pc.HashName == "Host" { // which net/http keeps out of the header
+			return digestString(hostOf(req)), true
+		}
 		values := req.Header[pc.HashName]
 		switch len(values) {
 		case 0:
 			return 0, false
 		case 1:
-			return digestString(values[0]), true
+			return digestString(field.TrimOWS(values[0])), true
 		}
-		return digestString(strings.Join(values, ", ")), true
+		return digestString(strings.Join(trimmedValues(values), ", ")), true
 	case HashCookie:
 		v, ok := cookie(req.Header["Cookie"], pc.HashName)
 		return digestString(v), ok

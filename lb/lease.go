@@ -96,8 +96,11 @@ func (l *lease) measureFailure() {
 }
 
 // ownFault reports whether the attempt's failure isn't the origin's: the visitor
-// went away, or the request's body couldn't be read.
+// went away, the request's body couldn't be read, or a kept connection was closed.
 func (l *lease) ownFault() bool {
+	if te, ok := errors.AsType[*TransportError](l.err); ok && te.blameless() {
+		return true
+	}
 	switch f := FailureOf(l.err); f {
 	case FailureDeadline:
 		return l.call.b.clock()-l.began < blameAfter

@@ -59,7 +59,9 @@ type Pool struct {
 	Origins []Origin
 	// Policy orders them. "" means [RoundRobin].
 	Policy Policy
-	// HashName is the field or cookie that [HashHeader] or [HashCookie] goes by.
+	// HashName is the field or cookie that [HashHeader] or [HashCookie] goes by. Of
+	// Host it is the name, in lower case and without the port. Fields of one
+	// connection, and of the body's length, are refused: requests may have lost them.
 	HashName string
 	// HashBound is how many requests an origin may have in flight before a hash
 	// policy prefers the key's next origin, in percent of the origin's share of

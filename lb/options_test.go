@@ -100,6 +100,18 @@ func TestHashNameIsAToken(t *testing.T) {
 	}
 }
 
+// What a request has lost when it is passed on can't choose its origin; net/http keeps
+// some of it out of the header.
+func TestHashNameOfALostField(t *testing.T) {
+	for _, name := range []string{"content-length", "Transfer-Encoding", "Trailer", "Connection", "Te", "Upgrade", "Keep-Alive", "Proxy-Authorization"} {
+		origins := []Origin{{Address: "a"}}
+		_, err := New(Options{Pools: []Pool{{Name: "p", Policy: HashHeader, HashName: name, Origins: origins}}})
+		assert.Equal(t, []string{"Pools[0].HashName"}, fields(err), name)
+		_, err = New(Options{Pools: []Pool{{Name: "p", Policy: HashCookie, HashName: name, Origins: origins}}})
+		assert.NoError(t, err, name)
+	}
+}
+
 // A path is hashed in its escaped form, whether that is how net/url would write it or
 // not: "/products/1" is one of the published vectors.
 func TestPathsAreHashedEscaped(t *testing.T) {
@@ -204,6 +216,9 @@ func TestHashKeys(t *testing.T) {
 	same([]byte("t1"), Pool{Policy: HashHeader, HashName: "x-tenant"}, header("X-Tenant", "t1"))
 	same([]byte("t1, t2"), Pool{Policy: HashHeader, HashName: "x-tenant"}, header("X-Tenant", "t1", "t2"))
 	none(Pool{Policy: HashHeader, HashName: "x-tenant"}, nil)
+	same([]byte("t1"), Pool{Policy: HashHeader, HashName: "x-tenant"}, header("X-Tenant", "\tt1 "))
+	same([]byte("t1, t2"), Pool{Policy: HashHeader, HashName: "x-tenant"}, header("X-Tenant", "t1", " t2"))
+	same([]byte("shop.test"), Pool{Policy: HashHeader, HashName: "host"}, func(r *http.Request) { r.Host = "Shop.Test:8080" })
 	sid := Pool{Policy: HashCookie, HashName: "sid"}
 	same([]byte("abc"), sid, header("Cookie", "xsid=1; sid=abc; sid=def"))
 	same([]byte("abc"), sid, header("Cookie", "a=b", `sid="abc"`))

@@ -43,6 +43,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
+	if lastHop(w, r) {
+		return
+	}
 	if err := unsendable(r); err != nil {
 		p.o.ErrorHandler(w, r, &TransportError{Failure: FailureRequest, Err: err})
 		return

@@ -37,7 +37,8 @@ type ProxyOptions struct {
 
 	// Protect names fields that handlers before the proxy set on the request,
 	// such as X-User. A client can have fields removed by naming them in its
-	// Connection field; these stay, as do those of HTTP itself.
+	// Connection field; these stay, as do those of HTTP itself. Fields that some
+	// origins take for one of these, such as X_User, are dropped.
 	Protect []string
 	// Upgrades are the protocols that may take over a connection, in any case. Of
 	// other requests for an upgrade, that wish is dropped. nil means

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
-	"slices"
 	"strings"
 
 	"github.com/weirhttp/weir/internal/rfc9110"
@@ -20,11 +19,16 @@ func (p *proxy) inTrailer(name string) bool {
 	if !rfc9110.InTrailer(name) {
 		return false
 	}
+	for _, own := range p.o.Protect {
+		if alike(name, own) {
+			return false
+		}
+	}
 	if strings.IndexByte(name, '_') >= 0 { // as some origins read it
 		name = strings.ReplaceAll(name, "_", "-")
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	return rfc9110.InTrailer(name) && !isForwarding(name) && !slices.Contains(p.o.Protect, name)
+	return rfc9110.InTrailer(name) && !isForwarding(name)
 }
 
 // dropTrailers removes from a response what may not come after its content.

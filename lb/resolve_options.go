@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirhttp/weir/internal/field"
+	"github.com/weirhttp/weir/internal/rfc9110"
 )
 
 // retryRules is Retry resolved.
@@ -147,6 +148,9 @@ func (pool Pool) checkHash(p *problems, pc *poolConfig) {
 	}
 	if pool.Policy == HashHeader {
 		pc.HashName = http.CanonicalHeaderKey(pool.HashName)
+		if rfc9110.IsHopByHop(pc.HashName) || pc.HashName == "Content-Length" {
+			p.bad("HashName", fmt.Sprintf("%q", pool.HashName), "isn't in the header of a request that is passed on, so origins would be chosen at random; name a field that is, or Host")
+		}
 	}
 	switch {
 	case pool.HashBound != 0 && !pool.Policy.hashes():

@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"time"
 )
 
 var errTransportClosed = errors.New("the transport is closed")
@@ -30,6 +30,8 @@ type transport struct {
 	http1  *http.Transport // makes connections only
 	http2  *http.Transport
 	pool   pool
+
+	silence silence
 }
 
 // attemptInfo is what an attempt tells about itself, also when it succeeds.
@@ -84,7 +86,7 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 	}
 	ctx := req.Context()
 	acquire := t.pool.acquire
-	upgrade := x.req.Header["Upgrade"] != nil
+	upgrade := x.req.Header["Upgrade"] != nil && !t.silence.mute(time.Now())
 	if upgrade {
 		acquire = t.pool.acquireHTTP1
 	}
@@ -113,17 +115,11 @@ func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) 
 			x.send.let()
 			return res, nil
 		}
-		if reused && !failed.Wrote && !x.send.begun() && failed.Failure == FailureClosed {
-			x.reset()
-			continue // nobody saw it; connections kept are finite, so this ends
+		if reused && !failed.Wrote && failed.Failure == FailureClosed && x.send.withdraw() {
+			x = t.exchange(req) // not the same one, which may still be looked after
+			continue            // nobody saw it; connections kept are finite, so this ends
 		}
-		if upgrade && req.Method == http.MethodGet && !x.send.begun() && c.silent() &&
-			(failed.Failure == FailureClosed || failed.Failure == FailureProtocol) {
-			// crypto/tls's servers say nothing where they have HTTP/2 only.
-			upgrade, acquire = false, t.pool.acquire
-			x.reset()
-			continue
-		}
+		failed.excused = failed.excused || upgrade && t.silence.failed(c, failed, time.Now())
 		x.send.finish()
 		return nil, failed
 	}
@@ -151,25 +147,19 @@ func (t *transport) exchange(req *http.Request) *exchange {
 	if t.o.Protocol == ProtocolHTTP2 && x.req.Header["Upgrade"] != nil {
 		x.req.Header = withoutUpgrade(x.req.Header)
 	}
+	x.req.Header = trimmed(x.req.Header)
 	x.req.GetBody = nil
 	x.req.Close = false // the connection is ours
 	if req.Body != nil && req.Body != http.NoBody {
 		x.send.set(x, req.Body)
 		x.req.Body = &x.send
+		if len(req.Trailer) > 0 { // the body's end fills it
+			x.req.Trailer = maps.Clone(req.Trailer)
+		}
 	} else {
 		x.flags.Store(sent)
 	}
 	return x
-}
-
-// withoutUpgrade returns h without the wish for another protocol, which HTTP/2
-// doesn't have (RFC 9113 §8.6). A server may pass over it (RFC 9110 §7.8).
-func withoutUpgrade(h http.Header) http.Header {
-	h = maps.Clone(h)
-	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
-		delete(h, name)
-	}
-	return h
 }
 
 // isTLSFailure reports whether a handshake failed.
@@ -196,10 +186,4 @@ func (t *transport) acquireError(ctx context.Context, err error) *TransportError
 		e.Failure = FailureCanceled
 	}
 	return e
-}
-
-// isUpgrade reports whether a response's body is a tunnel.
-func isUpgrade(res *http.Response) bool {
-	_, ok := res.Body.(io.Writer)
-	return ok && res.StatusCode == http.StatusSwitchingProtocols
 }

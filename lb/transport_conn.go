@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -83,6 +84,10 @@ type conn struct {
 	gone    bool      // not in the pool any more
 	lacking time.Time // when the name's addresses began to lack remote's; zero: they have it
 
+	// resets is how many requests of an HTTP/2 connection ended before their
+	// responses. It is written under the pool's lock.
+	resets atomic.Int32
+
 	// learning is set while a new HTTP/2 connection's limits aren't known. It is
 	// written under the pool's lock.
 	learning atomic.Bool
@@ -115,3 +120,17 @@ func (c *conn) takes() bool {
 
 // silent reports whether an HTTP/1 connection's origin didn't choose that protocol.
 func (c *conn) silent() bool { return c.tls != nil && c.tls.NegotiatedProtocol == "" }
+
+// Visitors who leave become resets of streams. Many origins end a connection that
+// brings too many of them, with everybody's requests: after 1,000 (nghttp2), 500
+// (Envoy) or 200 in 30 s (Netty).
+const (
+	maxResets  = 100 // then the connection gets no more requests
+	someResets = 10  // then its end may be for them
+)
+
+// fedUp reports whether an HTTP/2 origin ended the connection, and maybe for resets.
+// It may choose any code for that.
+func (c *conn) fedUp(err error) bool {
+	return c.http2() && c.resets.Load() >= someResets && strings.Contains(err.Error(), "GOAWAY")
+}

@@ -37,7 +37,7 @@ func (p *pool) dialLocked() {
 	need := p.wants.Len() - p.promisedLocked() // which takes microseconds
 	if p.http2 && need > 0 {
 		need = 1
-		if slices.ContainsFunc(p.shared, func(c *conn) bool { return c.learning.Load() }) {
+		if slices.ContainsFunc(p.shared, func(c *conn) bool { return c.learning.Load() && !c.retired }) {
 			need = 0 // in a moment it may take them all
 		}
 	}

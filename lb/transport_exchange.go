@@ -23,7 +23,8 @@ const (
 
 var errExpired = errors.New("no progress")
 
-// exchange is one request on one connection. It is the response's body too.
+// exchange is one request on one connection, and on no other one later: its watch
+// may look at it once more when it is over. It is the response's body too.
 type exchange struct {
 	t    *transport
 	c    *conn
@@ -60,9 +61,10 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 	res, err := c.cc.RoundTrip(&x.req)
 	if err != nil {
 		failed := x.failure(outer, err, reused)
-		x.finish(true)
+		x.finish(!c.http2() || failed.resets())
 		return nil, failed
 	}
+	x.t.silence.answered(c)
 	if err := unacceptable(x.orig, res); err != nil {
 		if res.Body != nil {
 			res.Body.Close()
@@ -83,7 +85,7 @@ func (x *exchange) run(ctx context.Context, c *conn, reused bool) (*http.Respons
 		c.tunnel.Store(true)
 		x.finish(true) // the tunnel's owner closes the connection
 	case res.Body == nil || res.Body == http.NoBody:
-		x.finish(false)
+		x.finish(x.unsent())
 	default:
 		x.body = res.Body
 		res.Body = x
@@ -108,26 +110,6 @@ func unacceptable(req *http.Request, res *http.Response) error {
 	return nil
 }
 
-// asksFor reports whether a request's Upgrade field has the protocol
-// (RFC 9110 §7.8).
-func asksFor(req *http.Request, protocol string) bool {
-	for _, line := range req.Header["Upgrade"] {
-		for asked := range strings.SplitSeq(line, ",") {
-			if asked = strings.TrimSpace(asked); asked != "" && strings.EqualFold(asked, protocol) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// reset makes x ready for another connection.
-func (x *exchange) reset() {
-	x.done.Store(false)
-	x.flags.And(sent)
-	x.send.reset()
-}
-
 // Read reads the response's body.
 func (x *exchange) Read(p []byte) (int, error) {
 	x.flags.Or(reading | progress)
@@ -137,11 +119,11 @@ func (x *exchange) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if err == io.EOF {
-		x.finish(false)
+		x.finish(x.unsent())
 		return n, io.EOF
 	}
 	failed := x.bodyFailure(err)
-	x.finish(true)
+	x.finish(!x.c.http2() || failed.resets())
 	return n, failed
 }
 
@@ -149,12 +131,12 @@ func (x *exchange) Read(p []byte) (int, error) {
 // connection and resets an HTTP/2 stream.
 func (x *exchange) Close() error {
 	err := x.body.Close()
-	x.finish(false)
+	x.finish(x.c.http2())
 	return err
 }
 
-// finish gives the connection back, once. broken says that it must not be used
-// again, which is for HTTP/1 only.
+// finish gives the connection back, once. broken says of an HTTP/1 connection that it
+// must not be used again, and of an HTTP/2 one that the stream was reset.
 func (x *exchange) finish(broken bool) {
 	if !x.done.CompareAndSwap(false, true) {
 		return
@@ -191,7 +173,7 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 	case x.send.failed() != nil:
 		e.Failure, e.Err = FailureRequest, x.send.failed()
 	case x.c.http2():
-		e.Failure = http2Failure(err)
+		e.Failure, e.excused = http2Failure(err), isRefusedByPeer(err) || x.c.fedUp(err)
 	case !got && !e.Wrote && x.c.cc.Err() == nil, !got && isRefusedHere(err):
 		e.Failure = FailureRequest
 	case !got:
@@ -211,6 +193,10 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 // uploading reports whether the origin has begun to get a body that the visitor
 // hasn't sent to its end.
 func (x *exchange) uploading() bool { return x.send.begun() && x.flags.Load()&sent == 0 }
+
+// unsent reports whether a stream was reset since the response is whole and the request
+// isn't.
+func (x *exchange) unsent() bool { return x.c.http2() && x.flags.Load()&sent == 0 }
 
 // http2Failure returns the kind of an HTTP/2 error before the response's head.
 func http2Failure(err error) Failure {
@@ -271,6 +257,8 @@ func (x *exchange) bodyFailure(err error) *TransportError {
 		e.Failure = FailureCanceled
 	case x.uploading():
 		e.Failure = FailureUpload
+	default:
+		e.excused = isRefusedByPeer(err) || x.c.fedUp(err)
 	}
 	return e
 }

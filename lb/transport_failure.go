@@ -38,7 +38,8 @@ const (
 	FailureHeadTimeout
 	// FailureHeadCut: the connection was lost inside the response's head.
 	FailureHeadCut
-	// FailureProtocol: what came isn't HTTP, or has too long a head.
+	// FailureProtocol: what came isn't HTTP, or has too long a head; or an HTTP/2 origin
+	// says that the request is malformed.
 	FailureProtocol
 	// FailureBodyTimeout: the origin fell silent inside the response's body.
 	FailureBodyTimeout
@@ -103,7 +104,8 @@ type TransportError struct {
 	// Err is the cause.
 	Err error
 
-	late bool // a kept connection worked when the request was sent
+	late    bool // a kept connection worked when the request was sent
+	excused bool // it may be the request's fault, or another's
 }
 
 // Error returns origin, kind and cause in one line.
@@ -123,6 +125,21 @@ func (e *TransportError) Timeout() bool { return e.Failure.Timeout() }
 // than 50 ms, twice the time that it took to connect, and no more than a second,
 // after the request: that is an origin which had begun to work.
 func (e *TransportError) Stale() bool { return e.Reused && e.Failure == FailureClosed && !e.late }
+
+// blameless reports whether the failure doesn't speak against the origin, whatever its
+// kind says: a kept connection that it closes is its right, also with an orderly GOAWAY.
+func (e *TransportError) blameless() bool {
+	return e.excused || e.Stale() || e.Reused && e.Failure == FailureRejected && isGoaway(e.Err)
+}
+
+// resets reports whether it was this side that gave the request up.
+func (e *TransportError) resets() bool {
+	switch e.Failure {
+	case FailureCanceled, FailureDeadline, FailureRequest, FailureSendTimeout, FailureHeadTimeout, FailureBodyTimeout:
+		return true
+	}
+	return false
+}
 
 // A kept connection that was closed is noticed within a round trip; connecting
 // takes one, too.
@@ -226,6 +243,14 @@ func isRejected(err error) bool {
 		return se.Code == http2RefusedStream
 	}
 	return isGoaway(err)
+}
+
+// isRefusedByPeer reports whether an HTTP/2 origin ended a request's stream as a
+// malformed one: that is HTTP/2's 400 (RFC 9113 §8.1.1). net/http gives the same code
+// to a malformed response.
+func isRefusedByPeer(err error) bool {
+	var se streamError
+	return errors.As(err, &se) && se.Code == http2ProtocolError && se.Cause != nil && se.Cause.Error() == "received from peer"
 }
 
 // isGoaway reports whether an HTTP/2 connection ended in good order before it took

@@ -151,6 +151,15 @@ func readFrame(r io.Reader) (frame, error) {
 
 // rawHTTP2 is an HTTP/2 origin without TLS that calls f for each request's head.
 func rawHTTP2(f func(c net.Conn, conn int, head frame)) func(net.Conn) {
+	return rawFrames(func(c net.Conn, conn int, fr frame) {
+		if fr.kind == frameHeaders {
+			f(c, conn, fr)
+		}
+	})
+}
+
+// rawFrames is rawHTTP2 with all frames but SETTINGS and PING.
+func rawFrames(f func(c net.Conn, conn int, fr frame)) func(net.Conn) {
 	var conns atomic.Int32
 	return func(c net.Conn) {
 		n := int(conns.Add(1))
@@ -179,7 +188,7 @@ func rawHTTP2(f func(c net.Conn, conn int, head frame)) func(net.Conn) {
 				writeFrame(c, frame{kind: frameSettings, flags: 1})
 			case fr.kind == framePing && fr.flags == 0:
 				writeFrame(c, frame{kind: framePing, flags: 1, data: fr.data})
-			case fr.kind == frameHeaders:
+			case fr.kind != frameSettings && fr.kind != framePing:
 				f(c, n, fr)
 			}
 		}

@@ -59,17 +59,22 @@ func (p *pool) addLocked(c *conn) {
 	p.armLocked()
 }
 
-// release takes a connection back after a request.
+// release takes a connection back after a request. broken is as in exchange.finish.
 func (p *pool) release(c *conn, broken bool) {
 	var closing []*conn
 	p.mu.Lock()
 	if c.http2() {
 		c.streams--
 		c.full = false
+		tired := broken && c.resets.Add(1) == maxResets
+		c.retired = c.retired || tired
 		if !c.gone && !c.retired && c.streams == 0 {
 			c.idleAt = p.now()
 		}
 		p.giveLocked(c)
+		if tired {
+			p.dialLocked() // for who was to have it
+		}
 		if c.streams == 0 && (c.retired || p.closed) {
 			closing = p.dropLocked(c, closing)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync"
 )
 
@@ -44,6 +45,9 @@ func (s *sendBody) Read(p []byte) (int, error) {
 	s.x.flags.Or(clientRead | progress)
 	n, err := s.body.Read(p)
 	if err == io.EOF {
+		if s.x.req.Trailer != nil {
+			maps.Copy(s.x.req.Trailer, trimmed(s.x.orig.Trailer))
+		}
 		s.x.flags.Or(sent)
 	}
 	s.x.flags.Or(progress)
@@ -111,11 +115,16 @@ func (s *sendBody) Close() error {
 	return nil
 }
 
-// reset makes s ready for another connection: nothing was read.
-func (s *sendBody) reset() {
+// withdraw leaves the body to another exchange, unless it has begun to be read. Who
+// has s gets nothing from then on, and doesn't close it.
+func (s *sendBody) withdraw() bool {
 	s.mu.Lock()
-	s.unasked = false
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.read {
+		return false
+	}
+	s.unasked = true
+	return true
 }
 
 // let lets Close through from now on.
