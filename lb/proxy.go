@@ -102,8 +102,9 @@ type forwarding struct {
 	answered answered
 	writer   writer
 
-	hints  sync.Mutex
-	headed bool // there is an answer: no 1xx responses any more; under hints
+	hints sync.Mutex
+	turn  uint64 // which request this is, by number; under hints
+	heads bool   // its 1xx responses are passed on: there is no answer yet; under hints
 }
 
 var noLog = log.New(io.Discard, "", 0)
@@ -123,9 +124,6 @@ func (p *proxy) newForwarding() *forwarding {
 func (f *forwarding) begin(w http.ResponseWriter, r *http.Request) {
 	f.in = r
 	f.writer.begin(w)
-	f.hints.Lock()
-	f.headed = false
-	f.hints.Unlock()
 }
 
 // end lets go of the request. What is left of its body doesn't keep the
@@ -172,7 +170,7 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 	f.guardHints(out)
 	res, err := f.p.o.Transport.RoundTrip(out)
 	f.hints.Lock()
-	f.headed = true
+	f.heads = false
 	f.hints.Unlock()
 	if err != nil {
 		return nil, err
@@ -197,14 +195,20 @@ func (f *forwarding) guardHints(out *http.Request) {
 		return
 	}
 	pass := trace.Got1xxResponse
+	// The hook may be called when f has been let go of, or has another request.
+	continues, old := len(f.in.Header["Expect"]) > 0, !f.in.ProtoAtLeast(1, 1)
+	f.hints.Lock()
+	f.turn++
+	turn := f.turn
+	f.heads = true
+	f.hints.Unlock()
 	trace.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
 		f.hints.Lock()
 		defer f.hints.Unlock()
-		expected := code == http.StatusContinue && len(f.in.Header["Expect"]) > 0
-		if f.headed || expected || !f.in.ProtoAtLeast(1, 1) {
+		if turn != f.turn || !f.heads || old || continues && code == http.StatusContinue {
 			return nil
 		}
-		return pass(code, header) // long after, when f has another request, this does nothing
+		return pass(code, header)
 	}
 }
 

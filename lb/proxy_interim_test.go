@@ -119,3 +119,29 @@ func TestProxyLetsTheServerCopyInterimHeaders(t *testing.T) {
 	p.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	assert.Equal(t, []string{"103 true", "204 false"}, w.seen)
 }
+
+// An origin goes on sending 1xx responses when its request has been given up, or
+// answered, and the transport's reader tells of them: to a request that is over, or that
+// has made room for another.
+func TestProxyLateInterimResponseDoesNothing(t *testing.T) {
+	var late []func(int, textproto.MIMEHeader) error
+	rt := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		for _, hook := range late {
+			assert.NoError(t, hook(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</late.css>"}}))
+		}
+		late = append(late, httptrace.ContextClientTrace(r.Context()).Got1xxResponse)
+		return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	p := newProxy(t, rt)
+	for range 8 {
+		w := &copied{ResponseRecorder: httptest.NewRecorder()}
+		p.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader("body")))
+		assert.Equal(t, []string{"204 false"}, w.seen)
+		for _, hook := range late {
+			assert.NoError(t, hook(http.StatusContinue, nil))
+			assert.NoError(t, hook(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</late.css>"}}))
+		}
+		assert.Equal(t, []string{"204 false"}, w.seen)
+		assert.NotContains(t, w.Header(), "Link")
+	}
+}
