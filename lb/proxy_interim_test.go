@@ -11,6 +11,8 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -144,4 +146,22 @@ func TestProxyLateInterimResponseDoesNothing(t *testing.T) {
 		assert.Equal(t, []string{"204 false"}, w.seen)
 		assert.NotContains(t, w.Header(), "Link")
 	}
+}
+
+// An origin looks at an upload's head for longer than bodies may stand still, and then
+// takes it: while it's awaited to say 100 (Continue), there's no body for it to take.
+func TestExpectContinueOutlastsShortBodyIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.add("10.0.0.1:80", func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(3 * time.Second)
+			io.Copy(w, r.Body)
+		})
+		pool := n.pool("p", "10.0.0.1:80")
+		pool.Transport.BodyIdle = 500 * time.Millisecond
+		a := ask(t, newBalancer(t, Options{Pools: []Pool{pool}}), "POST", "http://shop.test/", "data", func(r *http.Request) {
+			r.Header.Set("Expect", "100-continue")
+		})
+		assert.Equal(t, []any{200, "data", nil}, []any{a.status, a.body, a.err})
+	})
 }
