@@ -154,7 +154,7 @@ func TestExpectContinueOutlastsShortBodyIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
 		n.add("10.0.0.1:80", func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(3 * time.Second)
+			time.Sleep(700 * time.Millisecond) // nothing buffers what is sent meanwhile
 			io.Copy(w, r.Body)
 		})
 		pool := n.pool("p", "10.0.0.1:80")
