@@ -20,9 +20,9 @@ func TestSpaceBeforeTheColonOfAnOriginsField(t *testing.T) {
 		{"Cache-Control: max-age=60\r\nCache-Control : private\r\n" + end, 200, http.Header{"Cache-Control": {"max-age=60", "private"}}},
 		{"set-cookie  : a=b\r\nSet-Cookie: c=d\r\n" + end, 200, http.Header{"Set-Cookie": {"c=d", "a=b"}}},
 		{"Connection : X-Secret\r\nX-Secret: s\r\nKeep-Alive : timeout=5\r\n" + end, 200, http.Header{}},
-		{"Transfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 502, http.Header{}},
-		{"Content-Length : 2\r\n\r\nok", 502, http.Header{}},
-		{"transfer-encoding : chunked\r\n" + end, 502, http.Header{}},
+		{"Transfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 502, http.Header{"Cache-Control": {"no-store"}}},
+		{"Content-Length : 2\r\n\r\nok", 502, http.Header{"Cache-Control": {"no-store"}}},
+		{"transfer-encoding : chunked\r\n" + end, 502, http.Header{"Cache-Control": {"no-store"}}},
 	} {
 		addr := speaking(t, "HTTP/1.1 200 OK\r\n"+c.answer)
 		w := httptest.NewRecorder()
