@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +77,20 @@ func (b *Balancer) Update(o Options) error {
 //
 // The body of a 101 response is an [io.ReadWriteCloser], which is closed with the
 // request's context at the latest.
+//
+// An [httptrace.ClientTrace]'s Got1xxResponse is called on a goroutine of its own, one
+// response after the other, before RoundTrip returns. It may wait for a client: that
+// stops no other request. While it does, up to 8 responses are kept for it, and more are
+// dropped. It doesn't get the fields of the origin's connection.
 func (b *Balancer) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t := httptrace.ContextClientTrace(req.Context()); t != nil && t.Got1xxResponse != nil {
+		return roundTripHinted(req, t, b.send)
+	}
+	return b.send(req)
+}
+
+// send is RoundTrip, with a hook for 1xx responses that doesn't wait.
+func (b *Balancer) send(req *http.Request) (*http.Response, error) {
 	if !b.enter() {
 		if req.Body != nil {
 			req.Body.Close()

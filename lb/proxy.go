@@ -14,6 +14,7 @@ import (
 // proxy is the handler that NewProxy returns.
 type proxy struct {
 	o    ProxyOptions
+	send func(*http.Request) (*http.Response, error)
 	pool sync.Pool // of *forwarding
 }
 
@@ -31,7 +32,10 @@ func NewProxy(o ProxyOptions) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{o: o}
+	p := &proxy{o: o, send: o.Transport.RoundTrip}
+	if b, ok := o.Transport.(*Balancer); ok {
+		p.send = b.send // it needn't keep the hook from waiting for clients: ours doesn't
+	}
 	p.pool.New = func() any { return p.newForwarding() }
 	return p, nil
 }
@@ -58,6 +62,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	whole := false
 	defer func() {
 		if !whole { // a panic: the server's writer isn't ours any more then
+			f.hints.drop()
 			f.writer.stop()
 			f.letGo()
 		}
@@ -105,14 +110,15 @@ type forwarding struct {
 	answered answered
 	writer   writer
 
-	hints  sync.Mutex
-	headed bool // there is an answer: no 1xx responses any more; under hints
+	hints hints
+	hint  func(code int, header textproto.MIMEHeader) error // passHint
 }
 
 var noLog = log.New(io.Discard, "", 0)
 
 func (p *proxy) newForwarding() *forwarding {
 	f := &forwarding{p: p}
+	f.hint = f.passHint
 	f.rp = httputil.ReverseProxy{
 		Rewrite:      rewrite,
 		Transport:    f,
@@ -126,9 +132,6 @@ func (p *proxy) newForwarding() *forwarding {
 func (f *forwarding) begin(w http.ResponseWriter, r *http.Request) {
 	f.in = r
 	f.writer.begin(w)
-	f.hints.Lock()
-	f.headed = false
-	f.hints.Unlock()
 }
 
 // end lets go of the request. What is left of its body doesn't keep the
@@ -172,15 +175,15 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 			out.Trailer = f.body.trailers(f.in.Trailer, f.p.inTrailer)
 		}
 	}
-	f.guardHints(out)
-	res, err := f.p.o.Transport.RoundTrip(out)
-	f.hints.Lock()
-	f.headed = true
-	f.hints.Unlock()
+	f.takeHints(out)
+	res, err := f.p.send(out)
+	if err == nil {
+		f.answer = res.Body
+	}
+	f.hints.end(nil)
 	if err != nil {
 		return nil, err
 	}
-	f.answer = res.Body
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		// Before its end, what the server has read belongs to the request's body.
 		f.writer.early = f.body == nil || f.body.done()
@@ -190,24 +193,53 @@ func (f *forwarding) RoundTrip(out *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// guardHints keeps a 1xx response of an attempt that was given up from clearing the
-// header that is being filled. ReverseProxy keeps them out only after RoundTrip. An
-// HTTP/1.0 client gets none at all (RFC 9110 §15.2), and one that expects a 100 gets it
-// from the server, as its body begins to be read: it would get two if that's first.
-func (f *forwarding) guardHints(out *http.Request) {
+// takeHints passes 1xx responses on in place of ReverseProxy, whose hook would write to
+// the client on the transport's goroutine. An HTTP/1.0 client gets none at all (RFC 9110
+// §15.2), and one that expects a 100 gets it from the server, as its body begins to be
+// read: it would get two if that's first.
+//
+// The hook may be called when f has been let go of, or has another request.
+func (f *forwarding) takeHints(out *http.Request) {
 	trace := httptrace.ContextClientTrace(out.Context()) // ReverseProxy's, made for this request
-	if trace == nil || trace.Got1xxResponse == nil {
+	if trace == nil {
 		return
 	}
-	pass := trace.Got1xxResponse
+	var outer func(int, textproto.MIMEHeader) error
+	if t := httptrace.ContextClientTrace(f.in.Context()); t != nil {
+		outer = t.Got1xxResponse
+	}
+	if trace.Got1xxResponse = outer; !f.in.ProtoAtLeast(1, 1) {
+		return
+	}
+	turn, continues := f.hints.begin(f.hint), len(f.in.Header["Expect"]) > 0
+	out.Body = holdHints(&f.hints, turn, out.Body, f.in.Header)
 	trace.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
-		f.hints.Lock()
-		defer f.hints.Unlock()
-		expected := code == http.StatusContinue && len(f.in.Header["Expect"]) > 0
-		if f.headed || expected || !f.in.ProtoAtLeast(1, 1) {
-			return nil
+		if code != http.StatusContinue || !continues {
+			f.hints.add(turn, code, header)
 		}
-		return pass(code, header) // long after, when f has another request, this does nothing
+		if outer != nil {
+			return outer(code, header)
+		}
+		return nil
+	}
+}
+
+// passHint sends a 1xx response. The client's header is as it was after that.
+func (f *forwarding) passHint(code int, header textproto.MIMEHeader) error {
+	h := f.writer.Header()
+	addFields(h, http.Header(header))
+	f.writer.WriteHeader(code)
+	f.writer.restore(h)
+	return nil
+}
+
+// addFields adds the fields of one header to another's.
+func addFields(h, more http.Header) {
+	for name, values := range more {
+		if before, ok := h[name]; ok {
+			values = append(before[:len(before):len(before)], values...)
+		}
+		h[name] = values
 	}
 }
 
@@ -216,13 +248,7 @@ func (f *forwarding) guardHints(out *http.Request) {
 func (f *forwarding) head(res *http.Response) {
 	dropHopByHop(res.Header, nil)
 	h := f.writer.Header()
-	f.writer.restore(h)
-	for name, values := range res.Header {
-		if before, ok := h[name]; ok {
-			values = append(before[:len(before):len(before)], values...)
-		}
-		h[name] = values
-	}
+	addFields(h, res.Header)
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // or the server would guess one
 	}

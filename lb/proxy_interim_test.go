@@ -11,6 +11,8 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -118,4 +120,48 @@ func TestProxyLetsTheServerCopyInterimHeaders(t *testing.T) {
 	w := &copied{ResponseRecorder: httptest.NewRecorder()}
 	p.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	assert.Equal(t, []string{"103 true", "204 false"}, w.seen)
+}
+
+// An origin goes on sending 1xx responses when its request has been given up, or
+// answered, and the transport's reader tells of them: to a request that is over, or that
+// has made room for another.
+func TestProxyLateInterimResponseDoesNothing(t *testing.T) {
+	var late []func(int, textproto.MIMEHeader) error
+	rt := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		for _, hook := range late {
+			assert.NoError(t, hook(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</late.css>"}}))
+		}
+		late = append(late, httptrace.ContextClientTrace(r.Context()).Got1xxResponse)
+		return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	p := newProxy(t, rt)
+	for range 8 {
+		w := &copied{ResponseRecorder: httptest.NewRecorder()}
+		p.ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader("body")))
+		assert.Equal(t, []string{"204 false"}, w.seen)
+		for _, hook := range late {
+			assert.NoError(t, hook(http.StatusContinue, nil))
+			assert.NoError(t, hook(http.StatusEarlyHints, textproto.MIMEHeader{"Link": {"</late.css>"}}))
+		}
+		assert.Equal(t, []string{"204 false"}, w.seen)
+		assert.NotContains(t, w.Header(), "Link")
+	}
+}
+
+// An origin looks at an upload's head for longer than bodies may stand still, and then
+// takes it: while it's awaited to say 100 (Continue), there's no body for it to take.
+func TestExpectContinueOutlastsShortBodyIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t)
+		n.add("10.0.0.1:80", func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(700 * time.Millisecond) // nothing buffers what is sent meanwhile
+			io.Copy(w, r.Body)
+		})
+		pool := n.pool("p", "10.0.0.1:80")
+		pool.Transport.BodyIdle = 500 * time.Millisecond
+		a := ask(t, newBalancer(t, Options{Pools: []Pool{pool}}), "POST", "http://shop.test/", "data", func(r *http.Request) {
+			r.Header.Set("Expect", "100-continue")
+		})
+		assert.Equal(t, []any{200, "data", nil}, []any{a.status, a.body, a.err})
+	})
 }

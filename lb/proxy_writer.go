@@ -18,8 +18,7 @@ const flushDelay = time.Millisecond
 type writer struct {
 	http.ResponseWriter
 	before http.Header // what was in the header at the beginning
-	had1xx bool
-	early  bool // a tunnel begins with what the server has read already
+	early  bool        // a tunnel begins with what the server has read already
 
 	mu      sync.Mutex
 	left    int64 // of the body; negative when unknown
@@ -38,7 +37,7 @@ func (w *writer) begin(under http.ResponseWriter) {
 func (w *writer) end() {
 	w.mu.Lock()
 	w.stopLocked()
-	w.ResponseWriter, w.before, w.had1xx, w.early, w.flushes = nil, nil, false, false, false
+	w.ResponseWriter, w.before, w.early, w.flushes = nil, nil, false, false
 	w.mu.Unlock()
 }
 
@@ -68,17 +67,10 @@ func (w *writer) expect(res *http.Response) {
 	w.mu.Unlock()
 }
 
-// restore puts back what was in the header before a 1xx response: ReverseProxy
-// clears it after each.
+// restore puts back what was in the header at the beginning.
 func (w *writer) restore(h http.Header) {
-	if !w.had1xx {
-		return
-	}
-	for name, values := range w.before {
-		if _, ok := h[name]; !ok {
-			h[name] = values
-		}
-	}
+	clear(h)
+	maps.Copy(h, w.before)
 }
 
 // WriteHeader sends a head. The last one waits a moment for the body.
@@ -87,7 +79,6 @@ func (w *writer) WriteHeader(status int) {
 	defer w.mu.Unlock()
 	if status < 200 {
 		informational.Write(w.ResponseWriter, status)
-		w.had1xx = true
 		return
 	}
 	if w.ResponseWriter.WriteHeader(status); w.flushes {

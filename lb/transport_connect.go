@@ -20,12 +20,16 @@ func readyConn(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // client returns the part of net/http that speaks HTTP on our connections.
 func (o *TransportOptions) client(http2 bool) *http.Transport {
+	patience := time.Second // with an origin that doesn't say 100 (Continue)
+	if o.BodyIdle > 0 {
+		patience = min(patience, o.BodyIdle/2) // or it would seem not to take the body
+	}
 	t := &http.Transport{
 		DialContext:            readyConn,
 		DialTLSContext:         readyConn,
 		DisableCompression:     true, // visitor and origin settle it
 		MaxResponseHeaderBytes: o.MaxHeadBytes,
-		ExpectContinueTimeout:  time.Second,
+		ExpectContinueTimeout:  patience,
 		Protocols:              new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 15 * time.Second, // else a dead peer is never noticed

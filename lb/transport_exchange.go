@@ -101,10 +101,13 @@ var (
 // unacceptable returns what is wrong with a response's head that net/http lets
 // pass: nobody could do anything with it.
 func unacceptable(req *http.Request, res *http.Response) error {
-	switch {
-	case res.StatusCode < 100 || res.StatusCode > 999: // net/http's server would panic
+	if res.StatusCode < 100 || res.StatusCode > 999 { // net/http's server would panic
 		return errStatusRange
-	case res.StatusCode == http.StatusSwitchingProtocols && !(isUpgrade(res) && asksFor(req, res.Header.Get("Upgrade"))):
+	}
+	if err := unspace(res.Header); err != nil {
+		return err
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols && !(isUpgrade(res) && asksFor(req, res.Header.Get("Upgrade"))) {
 		return errUnaskedUpgrade
 	}
 	return nil

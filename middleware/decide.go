@@ -2,7 +2,9 @@ package middleware
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weirhttp/weir/cachekey"
@@ -53,21 +55,57 @@ func (f *fetch) makeHead(h http.Header) *head {
 
 // canonicalNames returns h with the canonical names under which everything looks
 // for fields: h itself, or a copy if a handler wrote some directly into the map in
-// another case.
+// another case, or if they came with whitespace.
 func canonicalNames(h http.Header) http.Header {
 	odd := false
 	for name := range h {
-		odd = odd || http.CanonicalHeaderKey(name) != name
+		odd = odd || realName(name) != name
 	}
 	if !odd {
 		return h
 	}
 	c := make(http.Header, len(h))
 	for name, values := range h {
-		name = http.CanonicalHeaderKey(name)
-		c[name] = append(c[name], values...)
+		if realName(name) == name {
+			c[name] = slices.Clip(values)
+		}
+	}
+	for name, values := range h {
+		if proper := realName(name); proper != name {
+			c[proper] = append(c[proper], values...)
+		}
 	}
 	return c
+}
+
+// realName is the canonical form of a field's name, without the whitespace before the
+// colon that net/http's client takes for a part of it, and its server for a reason to
+// leave the field out. A proxy must remove it (RFC 9112 §5.1). It stays where the field
+// would have said how long the body is, which was found out without it: such a response
+// isn't stored.
+func realName(name string) string {
+	if name == "" || name[len(name)-1] != ' ' {
+		return http.CanonicalHeaderKey(name)
+	}
+	switch proper := http.CanonicalHeaderKey(strings.TrimRight(name, " ")); proper {
+	case "Content-Length", "Transfer-Encoding":
+		return name
+	default:
+		return proper
+	}
+}
+
+// renameSpaced is canonicalNames for names with whitespace, in h itself.
+func renameSpaced(h http.Header) {
+	for name, values := range h {
+		if name == "" || name[len(name)-1] != ' ' {
+			continue
+		}
+		if proper := realName(name); proper != name {
+			delete(h, name)
+			h[proper] = append(slices.Clip(h[proper]), values...)
+		}
+	}
 }
 
 // setType adds the Content-Type that was found out from the body. It came too

@@ -203,8 +203,10 @@ type interim struct {
 // interim hands an interim response to the leader, if it's still waiting. The
 // others didn't ask the origin; they get only the response.
 func (f *fetch) interim(status int) {
+	h := f.header.Clone()
+	rfc9110.RemoveHopByHop(h)
 	select {
-	case f.interims <- interim{status, f.header.Clone()}:
+	case f.interims <- interim{status, h}:
 	default: // more than anyone sends, or nobody there
 	}
 }

@@ -46,6 +46,47 @@ func TestServerCopiesInterimHeaders(t *testing.T) {
 	}
 }
 
+// interims keeps the headers of 1xx responses.
+type interims struct {
+	*httptest.ResponseRecorder
+	heads []http.Header
+}
+
+func (w *interims) WriteHeader(status int) {
+	if status >= 200 {
+		w.ResponseRecorder.WriteHeader(status)
+		return
+	}
+	h := w.Header().Clone()
+	delete(h, "Content-Length")
+	w.heads = append(w.heads, h)
+}
+
+// httputil.ReverseProxy hands on interim responses with the fields of its connection to
+// the origin, which a client over HTTP/2 must refuse.
+func TestInterimResponsesHaveNoConnectionFields(t *testing.T) {
+	for _, method := range []string{"GET", "POST", "HEAD"} {
+		mw, err := New(Options{})
+		require.NoError(t, err)
+		w := &interims{ResponseRecorder: httptest.NewRecorder()}
+		mw.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			for name, value := range map[string]string{
+				"Connection": "keep-alive, X-Secret", "X-Secret": "s", "Keep-Alive": "timeout=5", "Upgrade": "h2c", "Link": "</a.css>",
+			} {
+				h.Set(name, value)
+			}
+			before := h.Clone()
+			w.WriteHeader(http.StatusEarlyHints)
+			require.Equal(t, before, h)
+			clear(h)
+			w.WriteHeader(http.StatusNoContent)
+		})).ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+		require.Equal(t, []http.Header{{"Link": {"</a.css>"}}}, w.heads, method)
+		require.NoError(t, mw.Close(context.Background()))
+	}
+}
+
 // A client that doesn't take an interim response, be it its handler's or the 100
 // (Continue) that net/http sends when the body is read, is cut off after a stall
 // timeout like one that doesn't take an answer.

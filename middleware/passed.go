@@ -34,6 +34,7 @@ func (x *exchange) invalidate(h http.Header) {
 	if key, ok := x.getKey(); ok {
 		x.forget(key)
 	}
+	h = canonicalNames(h)
 	target := x.target()
 	urls := rfc9111.InvalidationTargets(target, h)
 	x.purgeTargets(x.purgedBy(target, urls, h))

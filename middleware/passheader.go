@@ -31,6 +31,7 @@ func (p *passWriter) Header() http.Header {
 // expose puts the handler's own fields into the client's map, beside those of outer
 // handlers, as copyHeader does with a stored response's.
 func (p *passWriter) expose() {
+	renameSpaced(p.Header())
 	if p.own == nil {
 		return
 	}

@@ -3,6 +3,7 @@ package middleware
 import (
 	"bufio"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -80,11 +81,24 @@ func (p *passWriter) WriteHeader(status int) {
 	// that a read of the body is sending.
 	p.watch.begin(0)
 	defer p.watch.end(0)
-	if status >= 100 && status < 200 {
+	switch {
+	case status == http.StatusSwitchingProtocols:
 		informational.Write(p.w, status)
-	} else {
+	case status >= 100 && status < 200:
+		p.writeInterim(status)
+	default:
 		p.w.WriteHeader(status)
 	}
+}
+
+// writeInterim sends a 1xx response without the fields of the origin's connection, which
+// httputil.ReverseProxy leaves in them. The handler may need its own for the final one.
+func (p *passWriter) writeInterim(status int) {
+	h := p.w.Header()
+	all := maps.Clone(h)
+	rfc9110.RemoveHopByHop(h)
+	informational.Write(p.w, status)
+	maps.Copy(h, all)
 }
 
 func (p *passWriter) Write(b []byte) (int, error) {

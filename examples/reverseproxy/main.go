@@ -28,9 +28,14 @@ import (
 	"github.com/weirhttp/weir/store/disk"
 )
 
-// shutdownGrace is how long requests under way may take once the process is
-// told to end.
-const shutdownGrace = 8 * time.Second
+// Once the process is told to end, it does so within shutdownGrace. Requests under way
+// may take requestGrace of that; then they are cut off, event streams for instance. What
+// is left is for the cache, which writes to disk what waits for it. Upgraded connections
+// such as WebSockets, which have no end of their own, end as soon as no request is left.
+const (
+	shutdownGrace = 8 * time.Second
+	requestGrace  = 6 * time.Second
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,38 +60,46 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	mw, err := newCache(c)
 	if err != nil {
-		return errors.Join(err, closeAll(balancer))
+		return errors.Join(err, closeAll(context.Background(), balancer))
 	}
-	return errors.Join(serveCache(ctx, c, mw, balancer, stdout), closeAll(mw, balancer))
-}
-
-// closeAll ends what runs behind the requests; the cache writes to disk what waits
-// for it.
-func closeAll(parts ...interface{ Close(context.Context) error }) (err error) {
+	defer floorHeap()()
+	// The requests' contexts come from this one, so that it ends what a server doesn't.
+	requests, cut := context.WithCancel(context.Background())
+	defer cut()
+	servers, err := listen(requests, c, mw, balancer, stdout)
+	if err == nil {
+		err = serve(ctx, servers)
+	}
 	grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancel()
+	err = errors.Join(err, shutdown(grace, servers))
+	cut()
+	return errors.Join(err, closeAll(grace, mw, balancer))
+}
+
+// closeAll ends what runs behind the requests.
+func closeAll(grace context.Context, parts ...interface{ Close(context.Context) error }) (err error) {
 	for _, p := range parts {
 		err = errors.Join(err, p.Close(grace))
 	}
 	return err
 }
 
-// serveCache listens and serves until ctx ends.
-func serveCache(ctx context.Context, c config, mw *middleware.Middleware, balancer *lb.Balancer, stdout io.Writer) error {
-	defer floorHeap()()
+// listen makes the servers, and says where they listen.
+func listen(requests context.Context, c config, mw *middleware.Middleware, balancer *lb.Balancer, stdout io.Writer) ([]*server, error) {
 	proxy, err := newProxy(c, balancer)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ln, err := net.Listen("tcp", c.listen)
 	if err != nil {
-		return fmt.Errorf("-listen: %w", err)
+		return nil, fmt.Errorf("-listen: %w", err)
 	}
-	servers := []*server{{ln, newServer(mw.Wrap(proxy))}}
+	servers := []*server{{ln, newServer(requests, mw.Wrap(proxy))}}
 	if c.admin != "" {
-		admin, err := newAdmin(mw, c)
+		admin, err := newAdmin(requests, mw, c)
 		if err != nil {
-			return errors.Join(err, ln.Close())
+			return nil, errors.Join(err, ln.Close())
 		}
 		servers = append(servers, admin)
 	}
@@ -95,13 +108,7 @@ func serveCache(ctx context.Context, c config, mw *middleware.Middleware, balanc
 		fmt.Fprintf(stdout, ", purge API on http://%s", s.ln.Addr())
 	}
 	fmt.Fprintln(stdout)
-	err = serve(ctx, servers)
-	grace, cancel := context.WithTimeout(context.Background(), shutdownGrace)
-	defer cancel()
-	for _, s := range servers {
-		err = errors.Join(err, s.Shutdown(grace))
-	}
-	return err
+	return servers, nil
 }
 
 // newCache makes the cache, with its disk if there is one.

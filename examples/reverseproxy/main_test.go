@@ -497,6 +497,67 @@ func TestShutdownLetsRequestsEnd(t *testing.T) {
 	p.end(t)
 }
 
+// endless answers with what has no end of its own.
+func endless(c net.Conn, answer string) {
+	defer c.Close()
+	br := bufio.NewReader(c)
+	if _, err := http.ReadRequest(br); err != nil {
+		return
+	}
+	_, _ = io.WriteString(c, answer)
+	_, _ = io.Copy(io.Discard, br)
+}
+
+// A WebSocket, which no server waits for, keeps the process from ending neither for long
+// nor cleanly; an event stream does for as long as requests may take.
+func TestShutdownCutsOffWhatHasNoEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields, answer string
+		within         time.Duration
+	}{
+		"WebSocket": {
+			"Connection: Upgrade\r\nUpgrade: websocket\r\n",
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", requestGrace,
+		},
+		"event stream": {
+			"Accept: text/event-stream\r\n",
+			"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n", shutdownGrace,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			go func() {
+				for {
+					conn, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					go endless(conn, c.answer)
+				}
+			}()
+			p := start(t, "http://"+ln.Addr().String())
+			conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: a.test\r\n%s\r\n", c.fields)
+			if _, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			p.end(t)
+			if took := time.Since(began); took >= c.within {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
 func TestRunErrors(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -27,6 +27,7 @@ const (
 	VariesOnEverything
 	VariesOnTooMuch
 	VariesByClient // Vary names a field with the client's address
+	MisnamedField  // a field's name is no token
 	HasAuthorization
 	AuthorizationNotShared
 	HasCookie
@@ -72,6 +73,7 @@ var reasonTexts = [reasonCount]string{
 	VariesOnEverything:      "the response varies on everything (Vary: *)",
 	VariesOnTooMuch:         "the response varies on too many fields or its Vary can't be read",
 	VariesByClient:          "the response varies by where its client is",
+	MisnamedField:           "a field of the response has no valid name",
 	HasAuthorization:        "the request has Authorization",
 	AuthorizationNotShared:  "the request has Authorization and the response doesn't say that it may be shared",
 	HasCookie:               "the request has cookies and the response doesn't say that it may be shared",

@@ -3,8 +3,10 @@ package rfc9111
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/weirhttp/weir/internal/field"
 	"github.com/weirhttp/weir/internal/rfc9110"
 )
 
@@ -89,6 +91,8 @@ func notShared(ex *Exchange, d *Directives, dec *Decision, p *Policy, star, tooM
 		return VariesOnTooMuch
 	case slices.ContainsFunc(dec.VaryNames, tellsClient):
 		return VariesByClient
+	case misnamed(ex.Header):
+		return MisnamedField
 	case (ParseRequest(ex.RequestHeader).Has&^p.IgnoreRequest)&RequestNoStore != 0:
 		return NoStoreRequested
 	}
@@ -103,6 +107,18 @@ func notShared(ex *Exchange, d *Directives, dec *Decision, p *Policy, star, tooM
 		return ExtensionMismatch
 	}
 	return Storable
+}
+
+// misnamed reports whether a header has a name that is no token, which net/http's
+// client lets pass: it may be meant for a field that would forbid sharing. Trailers that
+// a handler sets have a prefix.
+func misnamed(h http.Header) bool {
+	for name := range h {
+		if !field.IsToken(name) && !strings.HasPrefix(name, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // notWorthStoring returns why a response that may be shared isn't stored, or
