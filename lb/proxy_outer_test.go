@@ -175,14 +175,14 @@ func TestRestOfAnUploadIsTakenForAMoment(t *testing.T) {
 		_, err := http.ReadResponse(br, nil)
 		require.NoError(t, err)
 		began := time.Now()
+		sent := make(chan struct{})
 		go func() {
-			for {
-				if _, err := io.WriteString(c, "x"); err != nil {
-					return
-				}
-				time.Sleep(lingerTime / 10)
+			defer close(sent)
+			for err := error(nil); err == nil; time.Sleep(lingerTime / 10) {
+				_, err = io.WriteString(c, "x")
 			}
 		}()
+		defer func() { c.Close(); <-sent }()
 		_, err = br.ReadByte()
 		assert.Error(t, err)
 		assert.Equal(t, lingerTime, time.Since(began).Truncate(lingerTime))

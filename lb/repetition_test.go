@@ -1,11 +1,15 @@
 package lb
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,4 +164,99 @@ func TestWhatReachedNobody(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []Failure{FailureResolve, FailureDial}, got)
+}
+
+// A clock that goes back gives nothing back.
+func TestBudgetStandsWhenTheClockGoesBack(t *testing.T) {
+	b, now := &budget{}, time.Unix(1000, 0)
+	var got []bool
+	for _, d := range []time.Duration{0, 0, -10 * time.Second, 0, 9 * time.Second, 10 * time.Second} {
+		got = append(got, b.take(now.Add(d), 0, 1))
+	}
+	assert.Equal(t, []bool{true, false, false, false, false, true}, got)
+}
+
+// An origin that answers before it has the body, with an answer that is passed on since
+// it may not be repeated, gets the rest of the body.
+func TestUploadGoesOnWithAnAnswerThatIsntRepeated(t *testing.T) {
+	early := listen(t, func(c net.Conn) {
+		req, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
+		b, err := io.ReadAll(req.Body)
+		fmt.Fprintf(c, "%s %v", b, err)
+	})
+	p := plainPool("p", early, early)
+	p.Retry = Retry{Percent: -1, Floor: -1}
+	b := newBalancer(t, Options{Pools: []Pool{p}})
+	pr, pw := io.Pipe()
+	go io.WriteString(pw, "begun ")
+	ctx, trail := WithTrail(background)
+	req, err := http.NewRequestWithContext(ctx, "PUT", "http://shop.test/", pr)
+	require.NoError(t, err)
+	res, err := b.RoundTrip(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	io.WriteString(pw, "ended")
+	pw.Close()
+	text, err := io.ReadAll(res.Body)
+	assert.Equal(t, []any{503, "begun ended <nil>", nil}, []any{res.StatusCode, string(text), err})
+	assert.Equal(t, []string{"pa: Service Unavailable; " + noneBudget}, trail.Record().attempts())
+}
+
+// After one kept connection that was closed, another kept one isn't tried: it would be
+// closed as well.
+func TestSecondAttemptIsOnANewConnection(t *testing.T) {
+	var count atomic.Int32
+	both := make(chan struct{})
+	p := plainPool("p", listen(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		for i := range 2 {
+			if _, err := http.ReadRequest(br); err != nil || i == 1 {
+				return
+			}
+			if count.Add(1) == 2 {
+				close(both)
+			}
+			<-both
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	}))
+	b := newBalancer(t, Options{Pools: []Pool{p}})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { assert.NoError(t, ask(t, b, "GET", "http://x.test/", "").err) })
+	}
+	wg.Wait()
+	assert.Equal(t, []string{"pa: connection lost before the response; " + nextFresh, "pa: OK; "}, ask(t, b, "GET", "http://x.test/", "").trail.attempts())
+}
+
+// With Unsent, a POST goes on if it is certain that no origin has it, and only then.
+func TestPostGoesOnOnlyIfNobodyHasIt(t *testing.T) {
+	cutting := newSite(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	var seen atomic.Int32
+	refusing := listen(t, rawHTTP2(func(c net.Conn, conn int, h frame) {
+		if seen.Add(1) == 1 {
+			writeFrame(c, frame{kind: frameReset, stream: h.stream, data: []byte{0, 0, 0, http2RefusedStream}})
+			return
+		}
+		answer200(c, h.stream)
+	}))
+	for _, tc := range []struct {
+		address  string
+		protocol Protocol
+		unsent   bool
+		want     []string
+	}{
+		{cutting.address(), ProtocolHTTP1, true, []string{"pa: connection lost before the response; " + noneMethod}},
+		{refusing, ProtocolHTTP2, true, []string{"pa: rejected unprocessed; " + nextStream, "pa: OK; "}},
+		{deadAddress(t), ProtocolHTTP1, false, []string{"pa: connection refused; " + noneMethod}},
+	} {
+		p := plainPool("p", tc.address, deadAddress(t))
+		p.Transport.Protocol, p.Retry.Unsent = tc.protocol, tc.unsent
+		b := newBalancer(t, Options{Pools: []Pool{p}})
+		assert.Equal(t, tc.want, ask(t, b, "POST", "http://x.test/", "").trail.attempts())
+	}
 }
