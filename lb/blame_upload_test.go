@@ -24,6 +24,7 @@ func TestLossDuringTheUpload(t *testing.T) {
 	}{
 		{"before the head", "", held, false, TransportError{Failure: FailureUpload, Wrote: true}},
 		{"inside the head", cutHead, held, false, TransportError{Failure: FailureUpload, Wrote: true}},
+		{"after a 100 (Continue)", "HTTP/1.1 100 Continue\r\n\r\n", held, false, TransportError{Failure: FailureUpload, Wrote: true}},
 		{"inside the body", cutBody, held, false, TransportError{Failure: FailureUpload, Wrote: true}},
 		{"nonsense", "nonsense\r\n\r\n", held, false, TransportError{Failure: FailureProtocol, Wrote: true}},
 		{"before the head, sent", "", sent, false, TransportError{Failure: FailureClosed, Wrote: true}},
