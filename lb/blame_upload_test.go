@@ -67,7 +67,7 @@ func TestLossDuringTheUpload(t *testing.T) {
 				switch tc.upload {
 				case sent:
 					req.ContentLength = 4
-					go func() { io.WriteString(visitor, "part"); visitor.Close() }()
+					req.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) { return copy(p, "part"), io.EOF }))
 				case held: // net/http waits for more when the origin has gone
 					go func() { io.WriteString(visitor, "part"); <-lost; io.WriteString(visitor, "more") }()
 				case expected:

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,18 +219,18 @@ func TestBodyThatHearsNoDeadlineDoesntHoldTheHandler(t *testing.T) {
 // closedBody is a body that tells whether it was closed.
 type closedBody struct {
 	io.Reader
-	closed *int
+	closed *atomic.Int32
 }
 
-func (b closedBody) Close() error { *b.closed++; return nil }
+func (b closedBody) Close() error { b.closed.Add(1); return nil }
 
 // A request that isn't sent is closed all the same, as http.RoundTripper has it.
 func TestBodyOfARefusedRequestIsClosed(t *testing.T) {
-	closed := 0
+	var closed atomic.Int32
 	tr := transportTo(t, deadAddress(t), TransportOptions{Scheme: "http"})
 	r := newRequest(t, "PUT", "")
 	r.Body, r.ContentLength, r.URL.RawQuery = closedBody{http.NoBody, &closed}, 3, "a b"
 	_, err := tr.RoundTrip(r)
 	assert.Equal(t, TransportError{Failure: FailureRequest}, asTransportError(t, err))
-	assert.Equal(t, 1, closed)
+	assert.EqualValues(t, 1, closed.Load())
 }

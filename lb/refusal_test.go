@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,9 +89,9 @@ func TestBodyIsClosedWhateverHappens(t *testing.T) {
 	} {
 		for _, method := range []string{"PUT", "POST"} {
 			for _, again := range []bool{false, true} {
-				var closes []*int
+				var closes []*atomic.Int32
 				given := func(body io.ReadCloser) io.ReadCloser {
-					closes = append(closes, new(int))
+					closes = append(closes, new(atomic.Int32))
 					return closedBody{body, closes[len(closes)-1]}
 				}
 				req := newRequest(t, method, "data")
@@ -110,7 +111,7 @@ func TestBodyIsClosedWhateverHappens(t *testing.T) {
 					res.Body.Close()
 				}
 				for i, n := range closes {
-					assert.Positive(t, *n, "%s, %s, GetBody %v: body %d of %d", tc.name, method, again, i, len(closes))
+					assert.Positive(t, n.Load(), "%s, %s, GetBody %v: body %d of %d", tc.name, method, again, i, len(closes))
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package lb
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weirhttp/weir/internal/testnet"
 )
 
 // An attempt that has closed its body may still be reading it: it takes nothing of what
@@ -97,6 +100,28 @@ func TestBudgetsAreApart(t *testing.T) {
 	assert.Equal(t, []int{1 + freeFloor, 1 + 5}, []int{free, load})
 }
 
+// dialling connects to an origin in a bubble that calls f for each connection.
+func dialling(t *testing.T, f func(net.Conn)) func(context.Context, string, string) (net.Conn, error) {
+	l := testnet.NewPipeListener()
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); f(c) }()
+		}
+	}()
+	return l.DialContext
+}
+
+// inBubble is a test whose clock doesn't go on while anything moves: how old a
+// connection's loss is depends on it.
+func inBubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
 // A connection that is going away in good order, or was closed while it was kept, costs
 // no budget for load, but the other one; a stream that is refused does.
 func TestRepetitionsOnAnotherConnection(t *testing.T) {
@@ -132,9 +157,9 @@ func TestRepetitionsOnAnotherConnection(t *testing.T) {
 		{"kept and closed", kept, 1, false, false, []string{stale + nextFresh, "pa: OK; "}},
 		{"kept and closed without the budget for what is no load", kept, 1, true, true, []string{stale + noneBudget}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := plainPool("p", listen(t, rawHTTP2(tc.f)))
-			p.Transport.Protocol = ProtocolHTTP2
+		inBubble(t, tc.name, func(t *testing.T) {
+			p := plainPool("p", "192.0.2.1:80")
+			p.Transport.Protocol, p.Transport.DialContext = ProtocolHTTP2, dialling(t, rawHTTP2(tc.f))
 			if !tc.load {
 				p.Retry = Retry{Percent: -1, Floor: -1}
 			}
@@ -209,28 +234,32 @@ func TestUploadGoesOnWithAnAnswerThatIsntRepeated(t *testing.T) {
 // After one kept connection that was closed, another kept one isn't tried: it would be
 // closed as well.
 func TestSecondAttemptIsOnANewConnection(t *testing.T) {
-	var count atomic.Int32
-	both := make(chan struct{})
-	p := plainPool("p", listen(t, func(c net.Conn) {
-		br := bufio.NewReader(c)
-		for i := range 2 {
-			if _, err := http.ReadRequest(br); err != nil || i == 1 {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		var count atomic.Int32
+		both := make(chan struct{})
+		p := plainPool("p", "192.0.2.1:80")
+		p.Transport.DialContext = dialling(t, func(c net.Conn) {
+			br := bufio.NewReader(c)
+			for i := range 2 {
+				if _, err := http.ReadRequest(br); err != nil || i == 1 {
+					return
+				}
+				if count.Add(1) == 2 {
+					close(both)
+				}
+				<-both
+				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 			}
-			if count.Add(1) == 2 {
-				close(both)
-			}
-			<-both
-			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		})
+		b := newBalancer(t, Options{Pools: []Pool{p}})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { assert.NoError(t, ask(t, b, "GET", "http://x.test/", "").err) })
 		}
-	}))
-	b := newBalancer(t, Options{Pools: []Pool{p}})
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() { assert.NoError(t, ask(t, b, "GET", "http://x.test/", "").err) })
-	}
-	wg.Wait()
-	assert.Equal(t, []string{"pa: connection lost before the response; " + nextFresh, "pa: OK; "}, ask(t, b, "GET", "http://x.test/", "").trail.attempts())
+		wg.Wait()
+		synctest.Wait()
+		assert.Equal(t, []string{"pa: connection lost before the response; " + nextFresh, "pa: OK; "}, ask(t, b, "GET", "http://x.test/", "").trail.attempts())
+	})
 }
 
 // With Unsent, a POST goes on if it is certain that no origin has it, and only then.
