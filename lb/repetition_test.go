@@ -116,9 +116,9 @@ func dialling(t *testing.T, f func(net.Conn)) func(context.Context, string, stri
 	return l.DialContext
 }
 
-// inBubble is a test whose clock doesn't go on while anything moves: how old a
-// connection's loss is depends on it.
-func inBubble(t *testing.T, name string, f func(*testing.T)) {
+// bubbleTest is a test whose clock stands while anything moves: whether a connection was
+// lost long after the request depends on it.
+func bubbleTest(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
@@ -157,7 +157,7 @@ func TestRepetitionsOnAnotherConnection(t *testing.T) {
 		{"kept and closed", kept, 1, false, false, []string{stale + nextFresh, "pa: OK; "}},
 		{"kept and closed without the budget for what is no load", kept, 1, true, true, []string{stale + noneBudget}},
 	} {
-		inBubble(t, tc.name, func(t *testing.T) {
+		bubbleTest(t, tc.name, func(t *testing.T) {
 			p := plainPool("p", "192.0.2.1:80")
 			p.Transport.Protocol, p.Transport.DialContext = ProtocolHTTP2, dialling(t, rawHTTP2(tc.f))
 			if !tc.load {
