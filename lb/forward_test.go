@@ -156,6 +156,7 @@ func TestVia(t *testing.T) {
 		{[2]int{1, 1}, nil, "1.1 weir"},
 		{[2]int{1, 0}, nil, "1.0 weir"},
 		{[2]int{2, 0}, nil, "2.0 weir"},
+		{[2]int{3, 0}, nil, "3.0 weir"},
 		{[2]int{1, 1}, []string{"1.0 fred", "1.1 p.test"}, "1.0 fred, 1.1 p.test, 1.1 weir"},
 	} {
 		var got []string

@@ -181,7 +181,8 @@ func (x *exchange) failure(ctx context.Context, err error, reused bool) *Transpo
 		e.Failure = FailureRequest
 	case !got:
 		e.Failure = FailureClosed
-	case x.c.raw.lost.Load(): // net/http may say that half a head is malformed
+	// net/http may say that half a head is malformed; or a write fails before the read.
+	case x.c.raw.lost.Load(), isLost(err):
 		e.Failure = FailureHeadCut
 	default:
 		e.Failure = FailureProtocol

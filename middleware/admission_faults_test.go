@@ -74,6 +74,8 @@ func TestOnlyTheOriginsFailuresShrinkTheCeiling(t *testing.T) {
 		"refused":           {post + "Content-Length: 1\r\n\r\nx", failing(refused), 502, true},
 		"closed":            {get + "Cache-Control: no-store\r\n\r\n", failing(io.EOF), 502, true},
 		"balancer, refused": {get + "Cache-Control: no-store\r\n\r\n", failing(&lb.TransportError{Failure: lb.FailureDial, Err: refused}), 502, true},
+		"upload withheld":   {post + "Content-Length: 1\r\n\r\nx", failing(&lb.TransportError{Failure: lb.FailureUpload, Err: io.EOF}), 502, false},
+		"shut down":         {post + "Content-Length: 1\r\n\r\nx", failing(&lb.TransportError{Failure: lb.FailureShutdown, Err: io.EOF}), 503, false},
 		"timeout":           {get + "Cache-Control: no-store\r\n\r\n", failing(&lb.TransportError{Failure: lb.FailureHeadTimeout, Err: io.EOF}), 504, true},
 	} {
 		for mode, watched := range map[string]time.Duration{"watched": 0, "not watched": -1} {
