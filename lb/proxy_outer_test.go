@@ -88,7 +88,7 @@ func TestTrailersOfNoContentAreDropped(t *testing.T) {
 
 // Trailers are taken over once: afterwards the map is the transport's.
 func TestTrailersAreCopiedOnce(t *testing.T) {
-	u := newUploaded(http.NoBody)
+	u := newUploaded(http.NoBody, httptest.NewRequest("POST", "/", nil), nil)
 	came := http.Header{"X-Sum": {"4"}}
 	out := u.trailers(came, func(string) bool { return true })
 	for range 2 {

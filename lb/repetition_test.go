@@ -25,12 +25,12 @@ import (
 // the next one is to get.
 func TestReplayGivesNothingAfterClose(t *testing.T) {
 	src := bytes.NewReader([]byte("body"))
-	rep := newReplay(&closing{Reader: src}, -1, 100)
-	old := rep.attempt()
+	rep := newReplay(background, &closing{Reader: src}, -1, 100)
+	old := rep.attempt(false)
 	assert.NoError(t, old.Close())
 	n, err := old.Read(make([]byte, 10))
 	assert.Equal(t, []any{0, errAbandoned, 4}, []any{n, err, src.Len()})
-	b, err := io.ReadAll(rep.attempt())
+	b, err := io.ReadAll(rep.attempt(false))
 	assert.Equal(t, []any{"body", nil}, []any{string(b), err})
 }
 
@@ -38,8 +38,8 @@ func TestReplayGivesNothingAfterClose(t *testing.T) {
 // can't be sent again.
 func TestReplayKeepsNothingOfWhatIsTooLong(t *testing.T) {
 	for length, possible := range map[int64]bool{101: false, 100: true, -1: true} {
-		rep := newReplay(&closing{Reader: bytes.NewReader(make([]byte, 101))}, length, 100)
-		n, err := rep.attempt().Read(make([]byte, 10))
+		rep := newReplay(background, &closing{Reader: bytes.NewReader(make([]byte, 101))}, length, 100)
+		n, err := rep.attempt(false).Read(make([]byte, 10))
 		assert.Equal(t, []any{10, nil, possible, possible}, []any{n, err, rep.possible(), len(rep.kept) == 10}, length)
 	}
 }
@@ -49,8 +49,8 @@ func TestReplayKeepsNothingOfWhatIsTooLong(t *testing.T) {
 func TestReplayIsntPossibleWhileSomethingMayBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pr, pw := io.Pipe()
-		rep := newReplay(pr, -1, 0)
-		body := rep.attempt()
+		rep := newReplay(background, pr, -1, 0)
+		body := rep.attempt(false)
 		assert.True(t, rep.possible())
 		go body.Read(make([]byte, 10))
 		synctest.Wait()
