@@ -75,6 +75,7 @@ func (p *passWriter) WriteHeader(status int) {
 		}
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 		p.body.hurry()
+		defer p.body.ease()
 	}
 	// An interim response is sent at once, and the final one waits for a 100 (Continue)
 	// that a read of the body is sending.
@@ -106,9 +107,9 @@ func (p *passWriter) WriteString(s string) (int, error) {
 	if p.capture != nil || p.answered || len(s) > stallPiece {
 		return p.Write([]byte(s))
 	}
-	p.watch.begin(0)
+	p.begin(0)
 	n, err := io.WriteString(p.w, s)
-	p.watch.end(n)
+	p.end(n)
 	p.count(int64(n))
 	return n, err
 }
@@ -120,7 +121,7 @@ func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
 		return io.Copy(struct{ io.Writer }{p}, src)
 	}
 	rf, ok := p.w.(io.ReaderFrom)
-	if ok && p.watch.window <= 0 {
+	if ok && p.watch.window <= 0 && (p.body == nil || !p.body.wanted()) {
 		n, err := rf.ReadFrom(src)
 		p.count(n)
 		return n, err
@@ -147,8 +148,8 @@ func (p *passWriter) FlushError() error {
 	if p.capture != nil {
 		p.capture.flushed()
 	}
-	p.watch.begin(0)
-	defer p.watch.end(0)
+	p.begin(0)
+	defer p.end(0)
 	return http.NewResponseController(p.w).Flush()
 }
 
