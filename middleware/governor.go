@@ -52,11 +52,11 @@ type AdmissionOptions struct {
 	Priority func(*http.Request) admission.Class
 
 	// ClientLimit is how many requests of one client may be in flight in this process,
-	// hits included, from their head until their answer has ended; as limit_conn does in
-	// nginx. A client is an IPv4 address, or the /64 of an IPv6 one. More are refused
-	// with 429, before anything else is done for them. It keeps one client from holding
-	// all permits and places with requests that it sends slowly, or answers that it
-	// takes slowly. A PURGE request that PurgeOptions.Authorise admits doesn't count.
+	// hits included, from their head until their answer has ended, or a connection that
+	// the handler has taken over is closed; as limit_conn does in nginx. A client is an
+	// IPv4 address, or the /64 of an IPv6 one. More are refused with 429, before anything
+	// else is done for them. It keeps one client from holding all permits and places with
+	// requests that it sends slowly, or answers that it takes slowly. A PURGE request that PurgeOptions.Authorise admits doesn't count.
 	//
 	// 0 means no bound: behind a proxy that isn't in TrustedProxies all visitors are
 	// one client, and so are all who share an address. A browser has up to 6 requests
@@ -65,7 +65,8 @@ type AdmissionOptions struct {
 	ClientLimit int
 
 	// Overload sheds requests, hits included, right after their head when the process
-	// has too many of them. nil means it never does.
+	// has too many of them. Connections that handlers have taken over count until they're
+	// closed. nil means it never does.
 	Overload *admission.OverloadOptions
 	// Sender says whose a request is, for Overload: the hosts that nobody configured,
 	// the operator's own requests and health probes are told from the tenants' by it.

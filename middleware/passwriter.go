@@ -169,9 +169,11 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		p.endless = false // nobody's but the handler's
 		p.body.done()
 	}
-	if err == nil && p.permit != (admission.Permit{}) {
-		p.tunnel = newTunnel(conn, p.permit)
-		conn, rw = p.tunnel, p.tunnel.buffered(rw)
+	if err == nil {
+		if h := p.takeOver(); h != nil {
+			p.tunnel = newTunnel(conn, h)
+			conn, rw = p.tunnel, p.tunnel.buffered(rw)
+		}
 	}
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes
