@@ -40,7 +40,9 @@ type AdmissionOptions struct {
 	// before, as longer ones. 0 means DefaultBodyBuffers (32 MiB).
 	BodyBuffers int64
 	// Weights are the zones' weights, from 1 to [admission.MaxWeight]. A zone that
-	// isn't here has 1.
+	// isn't here has 1. At the first request a zone here, or a name in Limiter.Routes,
+	// that no handler has is logged: a handler may still be made for it, but it's
+	// probably misspelt.
 	Weights map[string]int
 	// Priority says how important a request is, for Limiter. It must go by what a client
 	// can't choose, such as a verified session or a trusted proxy's field. A class by the
@@ -80,7 +82,9 @@ type AdmissionOptions struct {
 	// may replace its policy. nil means none.
 	Guard *guard.Guard
 	// Verifier finds out who known clients are, for Guard. The caller makes and closes
-	// it. nil means that nobody is known.
+	// it. Whom it recognises has to be a class of the Guard's policy when New is called;
+	// whoever isn't one of a later policy counts as unknown. nil means that nobody is
+	// known.
 	Verifier *guard.Verifier
 	// ClientField is the field in which TrustedProxies say who the client is, for
 	// ClientLimit, Guard, Overload and the balancers of package lb. They must overwrite or extend it,
@@ -135,6 +139,7 @@ func newGovernor(all *Options) (*governor, error) {
 		}
 	}
 	g.checkRoute(&bad, at)
+	o.checkIdentities(&bad)
 	o.checkClientLimit(&bad)
 	o.checkBodies(&bad)
 	o.checkQueues(&bad, all.WaitTimeout)
