@@ -235,7 +235,7 @@ func TestTunnelKeepsWhatIsBuffered(t *testing.T) {
 	r := bufio.NewReaderSize(strings.NewReader("early"), 64)
 	_, err := r.Peek(5)
 	require.NoError(t, err)
-	tu := newTunnel(here, admission.Permit{})
+	tu := newTunnel(here, &holding{})
 	rw := tu.buffered(bufio.NewReadWriter(r, bufio.NewWriterSize(here, 64)))
 	require.Equal(t, 5, rw.Reader.Buffered())
 	go func() { _, _ = io.WriteString(there, " and late\n") }()

@@ -214,7 +214,7 @@ func TestLostTunnelGivesItsPermitBack(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	func() { newTunnel(a, p).returned() }()
+	func() { newTunnel(a, &holding{permit: p}).returned() }()
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return l.Stats().InUse == 0

@@ -1,12 +1,14 @@
 package middleware
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -309,6 +311,73 @@ func TestTricklersOfOneClientLeaveRoomForOthers(t *testing.T) {
 		time.Sleep(time.Second)
 		w.letGo()
 	})
+}
+
+// A connection that a handler has taken over is in flight until it's closed, though the
+// handler has returned: for its client's bound and for the process's, with a permit and
+// without.
+func TestConnectionTakenOverStaysInFlight(t *testing.T) {
+	overload := &admission.OverloadOptions{LagKnee: -1}
+	for name, c := range map[string]struct {
+		o        AdmissionOptions
+		inFlight [3]int // of the client, of the process, permits; for each connection
+	}{
+		"all":               {AdmissionOptions{ClientLimit: 2, Overload: overload, Limiter: &admission.Options{Limit: 4, Queue: -1}}, [3]int{1, 1, 1}},
+		"no permits":        {AdmissionOptions{ClientLimit: 2, Overload: overload}, [3]int{1, 1, 0}},
+		"the client's only": {AdmissionOptions{ClientLimit: 2}, [3]int{1, 0, 0}},
+		"the process's":     {AdmissionOptions{Overload: overload}, [3]int{0, 1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				taken := make(chan net.Conn, 3)
+				r := newRig(t, Options{Admission: c.o}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					conn, _, err := http.NewResponseController(w).Hijack()
+					if err != nil {
+						panic(err)
+					}
+					_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+					taken <- conn
+				}))
+				inFlight := func() [3]int {
+					settle()
+					s := r.mw.AdmissionStats()
+					return [3]int{s.Clients.InFlight, s.Overload.InFlight, s.Limiter.InUse}
+				}
+				upgrade := func() int {
+					conn, err := dialRig(r)
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = conn.Close() })
+					go func() {
+						_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+					}()
+					res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					require.NoError(t, err)
+					return res.StatusCode
+				}
+				times := func(n int) (want [3]int) {
+					for i := range want {
+						want[i] = n * c.inFlight[i]
+					}
+					return want
+				}
+				require.Equal(t, []int{101, 101}, []int{upgrade(), upgrade()})
+				time.Sleep(time.Hour)
+				require.Equal(t, times(2), inFlight())
+				if c.o.ClientLimit > 0 {
+					require.Equal(t, 429, upgrade())
+				}
+				for i := range 2 {
+					conn := <-taken
+					require.NoError(t, conn.Close())
+					_ = conn.Close()
+					require.Equal(t, times(1-i), inFlight(), "given back once")
+				}
+				require.Equal(t, 101, upgrade())
+				require.NoError(t, (<-taken).Close())
+				require.Equal(t, times(0), inFlight())
+			})
+		})
+	}
 }
 
 // What the bound costs by itself: finding out who the client is, counting, and giving

@@ -44,15 +44,25 @@ func (x *exchange) enter() bool {
 	if g.Verifier != nil {
 		x.asker.Identity, proof = g.Verifier.Recall(client, x.r.UserAgent())
 	}
-	if d := g.Guard.Admit(x.asker, x.h.place.rate); !d.OK() {
-		x.shed(refusalByRate(d))
-		return false
-	}
+	d := g.Guard.Admit(x.asker, x.h.place.rate)
 	if proof == guard.Pending || proof == guard.ByName {
-		// Lookups are few: those that are refused get none.
-		g.Verifier.Identify(client, x.r.UserAgent())
+		g.lookUp(client, x.r.UserAgent(), d)
 	}
-	return true
+	if !d.OK() {
+		x.shed(refusalByRate(d))
+	}
+	return d.OK()
+}
+
+// lookUp has the client looked up, if it's time. Lookups are few: those who are refused
+// by what is theirs alone get none, and those whom others' requests keep out get some.
+func (g *governor) lookUp(client netip.Addr, userAgent string, d guard.Decision) {
+	switch d.Reason {
+	case guard.Admitted:
+		g.Verifier.Identify(client, userAgent)
+	case guard.RateGlobal, guard.RateUnknown, guard.RateRoute, guard.RateRouteUnknown:
+		g.Verifier.Refused(client, userAgent)
+	}
 }
 
 // arrival is the request as the overload guard sees it.

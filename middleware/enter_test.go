@@ -30,8 +30,8 @@ import (
 func policyOf(change func(*guard.Policy)) guard.Policy {
 	lots := admission.Rate{PerSecond: 1e5}
 	p := guard.Policy{
-		Version: 1, Expires: time.Now().Add(time.Hour), Global: lots, Unknown: lots, Address: lots,
-		Work: guard.Work{Global: 10, Unknown: 10, Local: 10}, Operations: 2, ContextAgeMS: 10_000,
+		Version: 1, Expires: time.Now().Add(time.Hour), Global: admission.Rate{PerSecond: 2e5}, Unknown: lots, Address: lots,
+		Work: guard.Work{Global: 10, Unknown: 9, Local: 10}, Operations: 2, ContextAgeMS: 10_000,
 	}
 	if change != nil {
 		change(&p)
@@ -426,32 +426,96 @@ func (n *nobodysNames) LookupNetIP(context.Context, string, string) ([]netip.Add
 	return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
 }
 
-// Requests that are refused don't use up the lookups of those that are admitted.
-func TestRefusedRequestsLookNobodyUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		names := &nobodysNames{}
-		v, err := guard.NewVerifier(guard.VerifierOptions{
-			Resolver: names,
-			Sources: []guard.Source{{
-				Identity: guard.Identity{Provider: "big", Class: "search"}, Agents: []string{"bigbot"}, Domains: []string{"big.example"},
-			}},
+// Requests that are refused use up few of the lookups of those that are admitted, and
+// none if it's by what their client alone has used up.
+func TestRefusedRequestsLookFewUp(t *testing.T) {
+	few := admission.Rate{PerSecond: 0.1, Burst: 2}
+	for name, c := range map[string]struct {
+		unknown admission.Rate
+		peer    func(i int) string
+		most    int // lookups
+	}{
+		"by what all share": {few, func(i int) string { return fmt.Sprint("20.0.", i, ".1") }, 2 + 5},
+		"by its own":        {admission.Rate{PerSecond: 100}, func(int) string { return "20.0.0.1" }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				names := &nobodysNames{}
+				v := bigsVerifier(t, names)
+				s := newSite(t, Options{Admission: AdmissionOptions{Verifier: v, Guard: newGuard(t, func(p *guard.Policy) {
+					p.Unknown, p.Address = c.unknown, few
+					p.Providers = []guard.Provider{{Name: "big", Rate: p.Global, Classes: []guard.Class{{Name: "search"}}}}
+				})}}, public("abc"))
+				for i := range 20 {
+					want := 429
+					if i < 2 {
+						want = 200
+					}
+					require.Equal(t, want, s.get("/", "Peer", c.peer(i), "User-Agent", "bigbot").status)
+					settle()
+					require.Equal(t, int64(min(i+1, c.most)), names.asked.Load())
+				}
+				require.Zero(t, v.Stats().Dropped)
+			})
 		})
+	}
+}
+
+// bigsVerifier is one of big's crawlers, by name.
+func bigsVerifier(t *testing.T, names guard.Resolver) *guard.Verifier {
+	v, err := guard.NewVerifier(guard.VerifierOptions{
+		Resolver: names,
+		Sources: []guard.Source{{
+			Identity: guard.Identity{Provider: "big", Class: "search"}, Agents: []string{"bigbot"}, Domains: []string{"big.example"},
+		}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, v.Close(context.Background())) })
+	return v
+}
+
+// bigsCrawler is a resolver that knows all addresses as big's.
+type bigsCrawler struct{ addr netip.Addr }
+
+func (b bigsCrawler) LookupAddr(context.Context, string) ([]string, error) {
+	return []string{"crawl.big.example."}, nil
+}
+
+func (b bigsCrawler) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{b.addr}, nil
+}
+
+// Cheap requests of strangers keep the unknown budget near empty, so that a dear one of
+// somebody who isn't known yet never fits: a crawler is looked up all the same, and then
+// has its own.
+func TestCrawlerIsFoundOutDuringAFlood(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const peer = "66.249.66.1"
+		per := func(n float64) admission.Rate { return admission.Rate{PerSecond: n} }
+		g := newGuard(t, func(p *guard.Policy) {
+			p.Global, p.Unknown, p.Address = per(2000), admission.Rate{PerSecond: 400, Burst: 100}, per(40)
+			p.Providers = []guard.Provider{{Name: "big", Rate: per(800), Classes: []guard.Class{{Name: "search"}}}}
+			p.Routes = []guard.Route{{Name: "dear", Cost: 10, Rate: per(300), Unknown: per(100)}}
+		})
+		v := bigsVerifier(t, bigsCrawler{netip.MustParseAddr(peer)})
+		mw, err := New(Options{Admission: AdmissionOptions{Guard: g, Verifier: v}})
 		require.NoError(t, err)
-		defer func() { require.NoError(t, v.Close(context.Background())) }()
-		s := newSite(t, Options{Admission: AdmissionOptions{Verifier: v, Guard: newGuard(t, func(p *guard.Policy) {
-			p.Unknown = admission.Rate{PerSecond: 0.1, Burst: 2}
-			p.Address = p.Unknown
-			p.Providers = []guard.Provider{{Name: "big", Rate: p.Global, Classes: []guard.Class{{Name: "search"}}}}
-		})}}, public("abc"))
-		for i := range 10 {
-			want := 429
-			if i < 2 {
-				want = 200
-			}
-			require.Equal(t, want, s.get("/", "Peer", fmt.Sprint("20.0.", i, ".1"), "User-Agent", "bigbot").status)
-			settle()
-			require.Equal(t, int64(min(i+1, 2)), names.asked.Load())
+		defer func() { require.NoError(t, mw.Close(context.Background())) }()
+		cheap, dear := mw.WrapZone("cheap", http.NotFoundHandler()), mw.WrapZone("dear", http.NotFoundHandler())
+		ask := func(h http.Handler, peer, agent string) int {
+			r, w := request("GET", "/", "Peer", peer, "User-Agent", agent), recorder()
+			h.ServeHTTP(w, r)
+			return w.Code
 		}
-		require.Zero(t, v.Stats().Dropped)
+		var got []int
+		for i := range 500 * 6 { // six seconds, the last of them with the crawler
+			time.Sleep(2 * time.Millisecond)
+			ask(cheap, fmt.Sprintf("198.18.%d.%d", i>>8, i&255), "curl")
+			if i >= 500*5 && i%100 == 0 {
+				got = append(got, ask(dear, peer, "bigbot"))
+			}
+		}
+		require.Equal(t, []int{429, 404, 404, 404, 404}, got)
+		require.Equal(t, guard.VerifierStats{Lookups: 1, Verified: 1, Stored: 1}, v.Stats())
 	})
 }

@@ -74,6 +74,7 @@ func begin(h *handler, w http.ResponseWriter, r *http.Request) *exchange {
 	if !ok {
 		x = new(exchange)
 		x.writing.cutOff = x.cutWriter
+		h.noteUnused() // here, where it costs other requests nothing
 	}
 	x.h, x.w, x.r = h, w, r
 	x.route = h.cfg.def

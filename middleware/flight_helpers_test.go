@@ -36,9 +36,15 @@ type rig struct {
 // newRig makes a rig on a network in memory, for use in a bubble.
 func newRig(t *testing.T, o Options, next http.Handler) *rig {
 	t.Helper()
+	return newOuterRig(t, o, func(h http.Handler) http.Handler { return h }, next)
+}
+
+// newOuterRig makes a rig with an outer handler.
+func newOuterRig(t *testing.T, o Options, outer func(http.Handler) http.Handler, next http.Handler) *rig {
+	t.Helper()
 	r := prepareRig(t, o)
 	r.url = "http://example.com"
-	srv := testnet.Serve(t, r.mw.Wrap(next))
+	srv := testnet.Serve(t, outer(r.mw.Wrap(next)))
 	r.client = srv.Client
 	return r
 }

@@ -40,7 +40,9 @@ type AdmissionOptions struct {
 	// before, as longer ones. 0 means DefaultBodyBuffers (32 MiB).
 	BodyBuffers int64
 	// Weights are the zones' weights, from 1 to [admission.MaxWeight]. A zone that
-	// isn't here has 1.
+	// isn't here has 1. At the first request a zone here, or a name in Limiter.Routes,
+	// that no handler has is logged: a handler may still be made for it, but it's
+	// probably misspelt.
 	Weights map[string]int
 	// Priority says how important a request is, for Limiter. It must go by what a client
 	// can't choose, such as a verified session or a trusted proxy's field. A class by the
@@ -52,11 +54,11 @@ type AdmissionOptions struct {
 	Priority func(*http.Request) admission.Class
 
 	// ClientLimit is how many requests of one client may be in flight in this process,
-	// hits included, from their head until their answer has ended; as limit_conn does in
-	// nginx. A client is an IPv4 address, or the /64 of an IPv6 one. More are refused
-	// with 429, before anything else is done for them. It keeps one client from holding
-	// all permits and places with requests that it sends slowly, or answers that it
-	// takes slowly. A PURGE request that PurgeOptions.Authorise admits doesn't count.
+	// hits included, from their head until their answer has ended, or a connection that
+	// the handler has taken over is closed; as limit_conn does in nginx. A client is an
+	// IPv4 address, or the /64 of an IPv6 one. More are refused with 429, before anything
+	// else is done for them. It keeps one client from holding all permits and places with
+	// requests that it sends slowly, or answers that it takes slowly. A PURGE request that PurgeOptions.Authorise admits doesn't count.
 	//
 	// 0 means no bound: behind a proxy that isn't in TrustedProxies all visitors are
 	// one client, and so are all who share an address. A browser has up to 6 requests
@@ -65,7 +67,8 @@ type AdmissionOptions struct {
 	ClientLimit int
 
 	// Overload sheds requests, hits included, right after their head when the process
-	// has too many of them. nil means it never does.
+	// has too many of them. Connections that handlers have taken over count until they're
+	// closed. nil means it never does.
 	Overload *admission.OverloadOptions
 	// Sender says whose a request is, for Overload: the hosts that nobody configured,
 	// the operator's own requests and health probes are told from the tenants' by it.
@@ -79,7 +82,9 @@ type AdmissionOptions struct {
 	// may replace its policy. nil means none.
 	Guard *guard.Guard
 	// Verifier finds out who known clients are, for Guard. The caller makes and closes
-	// it. nil means that nobody is known.
+	// it. Whom it recognises has to be a class of the Guard's policy when New is called;
+	// whoever isn't one of a later policy counts as unknown. nil means that nobody is
+	// known.
 	Verifier *guard.Verifier
 	// ClientField is the field in which TrustedProxies say who the client is, for
 	// ClientLimit, Guard, Overload and the balancers of package lb. They must overwrite or extend it,
@@ -134,6 +139,7 @@ func newGovernor(all *Options) (*governor, error) {
 		}
 	}
 	g.checkRoute(&bad, at)
+	o.checkIdentities(&bad)
 	o.checkClientLimit(&bad)
 	o.checkBodies(&bad)
 	o.checkQueues(&bad, all.WaitTimeout)

@@ -22,7 +22,8 @@ type Middleware struct {
 	purges  *purger
 	zones   zones
 
-	governor *governor // nil if nothing is limited
+	governor    *governor // nil if nothing is limited
+	notedUnused sync.Once
 
 	undeleting sync.Mutex // see noteUndeleted
 	order      partOrders

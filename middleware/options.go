@@ -65,7 +65,8 @@ type Options struct {
 	// Hook receives the record of each request at its end. nil means none.
 	Hook trace.Hook
 	// Logger gets what an operator should know: panics of the wrapped handler
-	// that no client's connection can carry. nil means slog.Default().
+	// that no client's connection can carry, and zones that Admission names and no
+	// handler has. nil means slog.Default().
 	Logger *slog.Logger
 	// Targets are the targeted cache control fields obeyed (RFC 9213), the
 	// first present one wins. nil means Weir-Cache-Control and

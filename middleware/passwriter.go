@@ -76,6 +76,7 @@ func (p *passWriter) WriteHeader(status int) {
 		}
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
 		p.body.hurry()
+		defer p.body.ease()
 	}
 	// An interim response is sent at once, and the final one waits for a 100 (Continue)
 	// that a read of the body is sending.
@@ -120,9 +121,9 @@ func (p *passWriter) WriteString(s string) (int, error) {
 	if p.capture != nil || p.answered || len(s) > stallPiece {
 		return p.Write([]byte(s))
 	}
-	p.watch.begin(0)
+	p.begin(0)
 	n, err := io.WriteString(p.w, s)
-	p.watch.end(n)
+	p.end(n)
 	p.count(int64(n))
 	return n, err
 }
@@ -134,7 +135,7 @@ func (p *passWriter) ReadFrom(src io.Reader) (int64, error) {
 		return io.Copy(struct{ io.Writer }{p}, src)
 	}
 	rf, ok := p.w.(io.ReaderFrom)
-	if ok && p.watch.window <= 0 {
+	if ok && p.watch.window <= 0 && (p.body == nil || !p.body.wanted()) {
 		n, err := rf.ReadFrom(src)
 		p.count(n)
 		return n, err
@@ -161,8 +162,8 @@ func (p *passWriter) FlushError() error {
 	if p.capture != nil {
 		p.capture.flushed()
 	}
-	p.watch.begin(0)
-	defer p.watch.end(0)
+	p.begin(0)
+	defer p.end(0)
 	return http.NewResponseController(p.w).Flush()
 }
 
@@ -182,9 +183,11 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		p.endless = false // nobody's but the handler's
 		p.body.done()
 	}
-	if err == nil && p.permit != (admission.Permit{}) {
-		p.tunnel = newTunnel(conn, p.permit)
-		conn, rw = p.tunnel, p.tunnel.buffered(rw)
+	if err == nil {
+		if h := p.takeOver(); h != nil {
+			p.tunnel = newTunnel(conn, h)
+			conn, rw = p.tunnel, p.tunnel.buffered(rw)
+		}
 	}
 	if err == nil && !p.wrote {
 		p.wrote = true // no head comes after that, but for what the handler writes

@@ -140,13 +140,14 @@ func (x *exchange) receiveBody(status trace.Status) (_ *receivedBody, ok bool) {
 		}
 	}()
 	slow := x.watchBody(r)
-	defer slow.release()
+	defer slow.release()               // if the body panics
 	b.data = make([]byte, 0, b.size+1) // so that the end is seen, too
 	for b.err == nil && len(b.data) < cap(b.data) {
 		var n int
 		n, b.err = slow.Read(b.data[len(b.data):cap(b.data)])
 		b.data = b.data[:len(b.data)+n]
 	}
+	slow.handOn() // to the handler's watch, or the refusal sees to the rest
 	if refuse := clientsFault(r, slow, b.err); refuse != 0 {
 		x.rec.Outcome, x.rec.ForwardReason, x.rec.Cache.Status = trace.ClientGone, trace.ForwardNone, status
 		x.refuse(refuse, whyBodyFault)

@@ -205,3 +205,55 @@ func TestBodyBuffersAreChecked(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// A handler that refuses a request whose body is all there keeps its connection, whether
+// it was read before the permit or by the handler.
+func TestHandlersRefusalAfterTheBodyKeepsTheConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		o     Options
+		reads int // bytes; -1: all
+		kept  bool
+	}{
+		"received before":         {limited(admission.Options{}), 0, true},
+		"received before, read":   {limited(admission.Options{}), -1, true},
+		"read by the handler":     {Options{}, -1, true},
+		"read in part":            {Options{}, 1, false},
+		"not read":                {Options{}, 0, false},
+		"received before, closed": {limited(admission.Options{}), -2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				defer time.Sleep(time.Second) // net/http's patience with a connection that it closes
+				r := newRig(t, c.o, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case c.reads == -2:
+						_ = r.Body.Close()
+					case c.reads < 0:
+						_, _ = io.Copy(io.Discard, r.Body)
+					default:
+						_, _ = io.ReadFull(r.Body, make([]byte, c.reads))
+					}
+					WriteRefusal(w, r, 429, time.Second)
+				}))
+				conn, err := dialRig(r)
+				require.NoError(t, err)
+				defer conn.Close()
+				br := bufio.NewReader(conn)
+				for range 3 {
+					_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+					require.NoError(t, err)
+					res, err := http.ReadResponse(br, nil)
+					require.NoError(t, err)
+					_, err = io.Copy(io.Discard, res.Body)
+					require.NoError(t, err)
+					require.Equal(t, 429, res.StatusCode)
+					require.Equal(t, c.kept, !res.Close)
+					if !c.kept {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}

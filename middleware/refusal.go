@@ -78,8 +78,15 @@ func giveUpBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 1 || r.ContentLength == 0 {
 		return
 	}
-	if received, ok := r.Body.(*receivedBody); ok && received.whole() {
-		return
+	switch b := r.Body.(type) {
+	case *receivedBody:
+		if b.whole() {
+			return
+		}
+	case *slowBody: // in the wrapped handler
+		if !b.wanted() {
+			return
+		}
 	}
 	w.Header()["Connection"] = []string{"close"}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusalGrace)) // or it's no net/http

@@ -32,7 +32,7 @@ type slowBody struct {
 	own      time.Time     // the handler's own deadline; zero if it has none
 	expected time.Duration // in which the client has to take the 100 (Continue) that the first read sends; 0: none, or no limit
 	sending  bool          // a deadline is set for that
-	over     bool          // a read has failed or come to the end
+	over     bool          // a read has come to the end, or the connection is the handler's
 	fault    error         // that a read has failed with
 	hurried  bool          // a deadline is set for what is left
 	released bool          // the handler has returned
@@ -47,7 +47,7 @@ func (x *exchange) watchBody(r *http.Request) *slowBody {
 		return nil
 	}
 	b := &slowBody{ReadCloser: r.Body, w: x.w}
-	if received, ok := r.Body.(*receivedBody); ok && received.err != nil {
+	if received, ok := r.Body.(*receivedBody); ok && received.whole() {
 		b.over = true
 		return b
 	}
@@ -90,10 +90,9 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	if first || err != nil {
 		b.mu.Lock()
 		b.sent()
-		if err != nil {
+		if err == io.EOF {
 			b.over = true
-		}
-		if err != nil && err != io.EOF && b.fault == nil {
+		} else if b.fault == nil {
 			b.fault = err
 		}
 		b.mu.Unlock()
@@ -123,15 +122,15 @@ func (b *slowBody) readFault() error {
 	return b.fault
 }
 
-// Close is the body's own, which reads what is left as net/http does.
+// Close is the body's own, which reads what is left as net/http does. It says nothing
+// about net/http's own body, if this is an outer handler's.
 func (b *slowBody) Close() error {
 	b.hurry()
-	err := b.ReadCloser.Close()
-	b.done()
-	return err
+	defer b.ease()
+	return b.ReadCloser.Close()
 }
 
-// done says that no more of the body is wanted: no deadline is set from now on.
+// done says that the connection is the handler's: no deadline is set from now on.
 func (b *slowBody) done() {
 	if b == nil {
 		return
@@ -141,8 +140,9 @@ func (b *slowBody) done() {
 	b.over, b.sending = true, false
 }
 
-// hurry is called before net/http reads what is left of a body, as it does over HTTP/1
-// when the head of the answer is sent. A read that waits already is watched anyway.
+// hurry is called before net/http may read what is left of a body, as it does over
+// HTTP/1 when the head of the answer is sent: in the first write or flush that sends
+// something. A read that waits already is watched anyway. The caller calls ease then.
 func (b *slowBody) hurry() {
 	if b == nil {
 		return
@@ -151,15 +151,31 @@ func (b *slowBody) hurry() {
 	defer b.mu.Unlock()
 	b.expected = 0
 	b.sent() // what is written from now on is the answer, which has a watch of its own
-	if b.drained && !b.watch.waits() {
+	if b.drained && !b.released && !b.watch.waits() {
 		b.limitRest()
 	}
 }
 
-// limitRest sets the deadline for what is left, unless nothing is. The caller holds
-// b.mu.
+// ease takes the deadline back that hurry has set. At the end of its own body, which an
+// outer handler may have read without the wrapped one seeing an end of its, net/http
+// reads on to notice that the client leaves: a deadline would look like that, and cancel
+// the request.
+func (b *slowBody) ease() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hurried && !b.released {
+		b.hurried = false
+		b.deadline(b.own)
+	}
+}
+
+// limitRest sets the deadline for what is left, unless nothing is or the client has been
+// cut off. The caller holds b.mu.
 func (b *slowBody) limitRest() {
-	if !b.over {
+	if !b.over && !b.watch.late() {
 		b.hurried = true
 		t := time.Now().Add(unreadPatience)
 		if !b.own.IsZero() && b.own.Before(t) {
@@ -185,9 +201,18 @@ func (b *slowBody) setOwn(t time.Time) {
 // it.
 func (b *slowBody) release() {
 	b.mu.Lock()
-	if b.drained {
+	if b.drained && !b.released {
 		b.limitRest()
 	}
+	b.released, b.expected = true, 0
+	b.mu.Unlock()
+	b.watch.stop()
+}
+
+// handOn ends the watch of a body that others see to from now on: what is left may take
+// as long as they let it.
+func (b *slowBody) handOn() {
+	b.mu.Lock()
 	b.released = true
 	b.mu.Unlock()
 	b.watch.stop()
@@ -231,22 +256,35 @@ func (p *passWriter) watchRequestBody(x *exchange, r *http.Request) (release fun
 	}
 }
 
+// begin is called before the client's writer is used for the answer, end after it, with
+// how much was written.
+func (p *passWriter) begin(n int) {
+	p.body.hurry()
+	p.watch.begin(n)
+}
+
+func (p *passWriter) end(n int) {
+	p.watch.end(n)
+	p.body.ease()
+}
+
 // watchedWriter has nothing but a Write.
 type watchedWriter struct{ p *passWriter }
 
 func (w watchedWriter) Write(b []byte) (int, error) { return w.p.slowWrite(b) }
 
-// slowWrite writes to a client that must make progress.
+// slowWrite writes to a client that must make progress, if it's watched.
 func (p *passWriter) slowWrite(b []byte) (n int, err error) {
+	size := stallPiece
 	if p.watch.window <= 0 {
-		return p.w.Write(b)
+		size = max(len(b), 1)
 	}
 	for first := true; err == nil && (first || len(b) > 0); first = false {
-		piece := b[:min(len(b), stallPiece)]
-		p.watch.begin(0)
+		piece := b[:min(len(b), size)]
+		p.begin(0)
 		var k int
 		k, err = p.w.Write(piece)
-		p.watch.end(k)
+		p.end(k)
 		n, b = n+k, b[len(piece):]
 	}
 	return n, err
@@ -272,9 +310,9 @@ func (p *passWriter) copyFile(dst io.ReaderFrom, src io.Reader) (n int64, err er
 		if asked <= 0 {
 			return n, nil, true
 		}
-		p.watch.begin(int(asked))
+		p.begin(int(asked))
 		k, err := dst.ReadFrom(&piece)
-		p.watch.end(int(k))
+		p.end(int(k))
 		n += k
 		if isLimited {
 			limited.N -= asked - piece.N

@@ -6,29 +6,60 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weirhttp/weir/admission"
 )
 
-// tunnel is a connection that a handler has taken over. Its permit is given back when
+// holding is what a connection that a handler has taken over holds.
+type holding struct {
+	permit admission.Permit
+	token  admission.Token
+	client clientToken
+	once   sync.Once
+}
+
+// takeOver takes what p's request holds; nil if that is nothing.
+func (p *passWriter) takeOver() *holding {
+	h := &holding{permit: p.permit}
+	if x := p.x.Load(); x != nil {
+		h.token, h.client = x.token, x.inFlight
+		x.token, x.inFlight = admission.Token{}, clientToken{}
+	}
+	if h.permit == (admission.Permit{}) && h.token == (admission.Token{}) && h.client == (clientToken{}) {
+		return nil
+	}
+	return h
+}
+
+// release gives it back; only the first call does something.
+func (h *holding) release() {
+	h.once.Do(func() {
+		h.permit.Release()
+		h.token.Leave()
+		h.client.leave()
+	})
+}
+
+// tunnel is a connection that a handler has taken over. What it holds is given back when
 // it's closed and the handler has returned, or when nobody has it any more. It hides
 // what is inside, which NetConn returns, as with a tls.Conn.
 type tunnel struct {
 	net.Conn
-	permit admission.Permit
+	holds  *holding
 	closed atomic.Bool
 	left   atomic.Bool
 }
 
-func newTunnel(conn net.Conn, p admission.Permit) *tunnel {
-	t := &tunnel{Conn: conn, permit: p}
-	runtime.AddCleanup(t, admission.Permit.Release, p)
+func newTunnel(conn net.Conn, h *holding) *tunnel {
+	t := &tunnel{Conn: conn, holds: h}
+	runtime.AddCleanup(t, (*holding).release, h)
 	return t
 }
 
 // buffered is rw over t, with what rw has read already: whoever keeps only that keeps
-// the permit too.
+// the tunnel too.
 func (t *tunnel) buffered(rw *bufio.ReadWriter) *bufio.ReadWriter {
 	if rw == nil || rw.Reader == nil || rw.Writer == nil { // no net/http
 		return rw
@@ -58,7 +89,7 @@ func (t *tunnel) CloseWrite() error {
 func (t *tunnel) Close() error {
 	t.closed.Store(true)
 	if t.left.Load() {
-		t.permit.Release()
+		t.holds.release()
 	}
 	return t.Conn.Close()
 }
@@ -67,6 +98,6 @@ func (t *tunnel) Close() error {
 func (t *tunnel) returned() {
 	t.left.Store(true)
 	if t.closed.Load() {
-		t.permit.Release() // a second time perhaps, which does nothing
+		t.holds.release() // a second time perhaps
 	}
 }

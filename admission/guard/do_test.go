@@ -18,7 +18,7 @@ import (
 func roomy() Policy {
 	p := policy()
 	most := rate(1e6, 1e6)
-	p.Global, p.Unknown, p.Address = most, most, most
+	p.Global, p.Unknown, p.Address = most, rate(9e5, 1e6), rate(9e5, 1e6)
 	p.Providers[0].Rate, p.Providers[1].Rate = most, most
 	p.Providers[0].Classes[0].Rate, p.Providers[1].Classes[0].Rate = most, most
 	p.Routes[0].Rate, p.Routes[0].Unknown = most, rate(9e5, 1e6)

@@ -10,16 +10,22 @@ import (
 const failedMark = ^sources(0)
 
 // enqueue has an address looked up in the background. Called with v.mu held.
-func (v *Verifier) enqueue(addr netip.Addr) Proof {
+func (v *Verifier) enqueue(addr netip.Addr, look look) Proof {
 	if _, ok := v.pending[addr]; ok {
 		return Pending
 	}
-	if v.closed || len(v.queue) >= v.o.LookupQueue {
-		v.stats.Dropped++
-		return Unavailable
+	budget, room := v.networks, v.o.LookupQueue
+	if look == lookRefused {
+		budget, room = v.refused, (room+1)/2
 	}
-	if ok, _ := v.networks.Take(networkOf(addr), 1); !ok {
-		v.stats.Dropped++
+	ok := !v.closed && len(v.queue) < room
+	if ok {
+		ok, _ = budget.Take(networkOf(addr), 1)
+	}
+	if !ok {
+		if look == lookAdmitted {
+			v.stats.Dropped++
+		}
 		return Unavailable
 	}
 	v.pending[addr] = struct{}{}

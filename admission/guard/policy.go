@@ -21,7 +21,8 @@ type Policy struct {
 	Global admission.Rate `json:"global"`
 	// Unknown is the rate of all requests together whose client isn't known. It
 	// must not be above that of any class: else a client of that class would get
-	// more by not being recognised.
+	// more by not being recognised. Where there are providers it has fewer per second
+	// than Global: else unknown clients could use that up by themselves.
 	Unknown admission.Rate `json:"unknown"`
 	// Address is the rate of each address whose client isn't known; of IPv6
 	// addresses, of each network (see Options.IPv6Prefix).
@@ -74,8 +75,10 @@ type Route struct {
 
 // Work bounds the operations that run at once, each from 1 to 1,048,576.
 type Work struct {
-	Global  int `json:"global"`  // of all clients
-	Unknown int `json:"unknown"` // of all clients that aren't known
+	Global int `json:"global"` // of all clients
+	// Unknown is the bound of all clients that aren't known; where there are providers,
+	// below Global and Local.
+	Unknown int `json:"unknown"`
 	// Local is the bound of this process by itself. It can be less than Global,
 	// where that one is meant for several.
 	Local int `json:"local"`

@@ -81,6 +81,12 @@ func TestPolicyRefusesContradictions(t *testing.T) {
 		{"no class", func(p *Policy) { p.Providers[1].Classes = nil }, []string{"Providers[1].Classes"}, "without a class"},
 		{"no work", func(p *Policy) { p.Work = Work{} }, []string{"Work.Global", "Work.Unknown", "Work.Local", "Providers[0].Work"}, "between 1"},
 		{"unknown work above global", func(p *Policy) { p.Work.Unknown = 7 }, []string{"Work.Unknown", "Providers[0].Work"}, "can't be above Work.Global"},
+		{"unknown as much as global", func(p *Policy) {
+			p.Global, p.Unknown, p.Routes = rate(50, 60), rate(50, 20), nil
+			p.Providers = []Provider{{Name: "big", Rate: rate(50, 60), Classes: []Class{{Name: "search"}}}}
+		}, []string{"Unknown"}, "unknown clients alone could use that up, and known ones would get nothing; lower it, or raise Global"},
+		{"unknown work as much as local", func(p *Policy) { p.Work.Local = 2 }, []string{"Work.Unknown"}, "isn't below Work.Global and Work.Local (2)"},
+		{"unknown work as much as global", func(p *Policy) { p.Work = Work{6, 6, 6}; p.Providers[0].Work = 0 }, []string{"Work.Unknown"}, "isn't below Work.Global and Work.Local (6)"},
 		{"local work above global", func(p *Policy) { p.Work.Local = 7 }, []string{"Work.Local"}, "can't be above Work.Global"},
 		{"provider work above global", func(p *Policy) { p.Providers[0].Work = 7 }, []string{"Providers[0].Work"}, "between 1"},
 		{"provider work below unknown", func(p *Policy) { p.Providers[0].Work = 1 }, []string{"Providers[0].Work"}, "below what unknown"},

@@ -29,7 +29,7 @@ func randomPolicy(t *testing.T, rng *rand.Rand, version uint64, expires time.Tim
 	p.Address = rate(p.Unknown.PerSecond/2, min(p.Unknown.Burst, 8))
 	p.Work.Global = 2 + rng.IntN(10)
 	p.Work.Unknown = 1 + rng.IntN(p.Work.Global/2)
-	p.Work.Local = 1 + rng.IntN(p.Work.Global)
+	p.Work.Local = p.Work.Unknown + 1 + rng.IntN(p.Work.Global-p.Work.Unknown)
 	for _, name := range []string{"big", "small"} {
 		if rng.IntN(4) == 0 {
 			continue
@@ -257,7 +257,7 @@ func TestRandomProgramsOfOperations(t *testing.T) {
 		rng := rand.New(rand.NewPCG(uint64(seed), 12))
 		synctest.Test(t, func(t *testing.T) {
 			p := roomy()
-			p.Work = Work{Global: 3 + rng.IntN(6), Unknown: 1 + rng.IntN(2), Local: 2 + rng.IntN(2)}
+			p.Work = Work{Global: 4 + rng.IntN(5), Unknown: 1 + rng.IntN(2), Local: 3 + rng.IntN(2)}
 			p.Providers[0].Work, p.Providers[1].Work = 2, 2+rng.IntN(2)
 			g := newGuard(t, p)
 			w := &peaks{by: map[string]int{}, limit: p.Work, providers: map[string]int{"big": 2, "small": p.Providers[1].Work}}

@@ -142,17 +142,27 @@ func (v *validation) rates() {
 	}
 	if v.global && v.unknown {
 		v.within("Unknown", p.Unknown, p.Global, "Global")
+		if len(p.Providers) > 0 && p.Unknown.PerSecond == p.Global.PerSecond {
+			v.bad("Unknown", p.Unknown, "isn't below Global: "+usedUp+"; lower it, or raise Global")
+		}
 	}
 	if v.unknown && address {
 		v.within("Address", p.Address, p.Unknown, "Unknown")
 	}
 }
 
+// usedUp is what happens where known clients share a budget that is no larger than what
+// unknown ones have.
+const usedUp = "unknown clients alone could use that up, and known ones would get nothing"
+
 func (v *validation) work() {
 	w := v.p.Work
 	v.between("Work.Global", w.Global, 1, maxWork, "say how many operations may run at once")
 	v.between("Work.Unknown", w.Unknown, 1, max(1, min(w.Global, maxWork)), "it can't be above Work.Global")
 	v.between("Work.Local", w.Local, 1, max(1, min(w.Global, maxWork)), "it can't be above Work.Global")
+	if low := min(w.Global, w.Local); len(v.p.Providers) > 0 && low >= 1 && w.Unknown >= low && w.Unknown <= w.Global {
+		v.bad("Work.Unknown", w.Unknown, fmt.Sprintf("isn't below Work.Global and Work.Local (%d): %s; lower it, or raise these", low, usedUp))
+	}
 	v.between("Operations", v.p.Operations, 1, MaxOperations, "say how many operations a request may start")
 	v.between("ContextAgeMS", v.p.ContextAgeMS, 1, MaxContextAgeMS, "say how old a request may be, in milliseconds")
 }
@@ -248,9 +258,9 @@ func (v *validation) leavesRoom(at string, r Route) {
 	}
 	if r.Unknown == (admission.Rate{}) {
 		if v.p.Unknown.PerSecond >= r.Rate.PerSecond {
-			v.bad(at+"Rate", r.Rate, "isn't above Unknown: unknown clients alone could use it up, and known ones would get nothing; add an unknown rate below it to the route, or raise it")
+			v.bad(at+"Rate", r.Rate, "isn't above Unknown: "+usedUp+"; add an unknown rate below it to the route, or raise it")
 		}
 	} else if min(v.p.Unknown.PerSecond, r.Unknown.PerSecond) >= r.Rate.PerSecond {
-		v.bad(at+"Unknown", r.Unknown, "isn't below "+at+"Rate: unknown clients alone could use that up, and known ones would get nothing; lower it")
+		v.bad(at+"Unknown", r.Unknown, "isn't below "+at+"Rate: "+usedUp+"; lower it")
 	}
 }

@@ -49,6 +49,7 @@ type Verifier struct {
 
 	buckets  admission.Buckets
 	networks *admission.Addresses
+	refused  *admission.Addresses // the networks of refused requests, within their budget
 
 	mu       sync.Mutex // guards all below
 	closed   bool
@@ -67,7 +68,7 @@ type VerifierStats struct {
 	Verified uint64 // lookups that confirmed somebody
 	Denied   uint64 // and that didn't
 	Failed   uint64 // and that couldn't tell
-	Dropped  uint64 // requests whose address couldn't be looked up yet
+	Dropped  uint64 // admitted requests whose address couldn't be looked up yet
 	Pending  int    // addresses that wait or are being looked up
 	Stored   int    // verdicts remembered
 }
@@ -81,7 +82,7 @@ func NewVerifier(o VerifierOptions) (*Verifier, error) {
 	v := &Verifier{pending: map[netip.Addr]struct{}{}, idle: make(chan struct{})}
 	v.verified.max, v.others.max = o.Verdicts, o.Verdicts
 	var err error
-	if v.networks, _, err = o.newBudgets(&v.buckets); err != nil {
+	if v.networks, v.refused, err = o.newBudgets(&v.buckets); err != nil {
 		return nil, err
 	}
 	v.known.Store(recognise(o.Sources))
@@ -113,18 +114,46 @@ func (v *Verifier) Replace(list []Source) error {
 // chooses which sources to consider. It doesn't block or look anything up itself,
 // and allocates only when an address has to be.
 func (v *Verifier) Identify(addr netip.Addr, userAgent string) (Identity, Proof) {
-	return v.identify(addr, userAgent, true)
+	return v.identify(addr, userAgent, lookAdmitted)
 }
 
 // Recall is Identify for a request that may yet be refused: it has nothing looked up.
-// If the proof is Pending or ByName, call Identify once the request is admitted, so that
-// the address is looked up if it's time. Requests that are refused then use up no
-// lookups.
+// If the proof is Pending or ByName, call Identify once the request is admitted, or
+// Refused once it isn't, so that the address is looked up if it's time.
 func (v *Verifier) Recall(addr netip.Addr, userAgent string) (Identity, Proof) {
-	return v.identify(addr, userAgent, false)
+	return v.identify(addr, userAgent, lookNever)
 }
 
-func (v *Verifier) identify(addr netip.Addr, userAgent string, look bool) (Identity, Proof) {
+// Refused has the address of a request looked up that was refused, if it's time: a known
+// client can be refused for not being known yet, for as long as unknown ones use up what
+// they share. It has a small budget of its own within that of Identify, so that a flood of
+// refused requests leaves the lookups to the admitted ones: see
+// VerifierOptions.LookupsPerSecond.
+func (v *Verifier) Refused(addr netip.Addr, userAgent string) {
+	v.identify(addr, userAgent, lookRefused)
+}
+
+// Identities returns who the sources in force recognise, without doubles.
+func (v *Verifier) Identities() []Identity {
+	var ids []Identity
+	for _, id := range v.known.Load().identities {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// look says for what an address may be looked up.
+type look uint8
+
+const (
+	lookNever    look = iota
+	lookAdmitted      // for a request that was admitted
+	lookRefused       // for one that was refused
+)
+
+func (v *Verifier) identify(addr netip.Addr, userAgent string, look look) (Identity, Proof) {
 	addr = addr.Unmap().WithZone("")
 	r := v.known.Load()
 	in := r.ranges.find(addr)
@@ -156,13 +185,13 @@ func (v *Verifier) identify(addr netip.Addr, userAgent string, look bool) (Ident
 
 // verdict returns what is known about an address, and has it looked up if it's time and
 // that is wanted.
-func (v *Verifier) verdict(addr netip.Addr, look bool) (sources, Proof) {
+func (v *Verifier) verdict(addr netip.Addr, look look) (sources, Proof) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if r := v.verified.get(addr); r != nil && now.Before(r.ends) {
-		if look && !now.Before(r.again) {
-			if v.enqueue(addr) == Unavailable {
+		if look != lookNever && !now.Before(r.again) {
+			if v.enqueue(addr, look) == Unavailable && look == lookAdmitted {
 				r.again = now.Add(time.Second)
 			}
 		}
@@ -174,10 +203,10 @@ func (v *Verifier) verdict(addr netip.Addr, look bool) (sources, Proof) {
 		}
 		return 0, Denied
 	}
-	if !look {
+	if look == lookNever {
 		return 0, Pending
 	}
-	return 0, v.enqueue(addr)
+	return 0, v.enqueue(addr, look)
 }
 
 // Stats returns figures of this moment.

@@ -52,7 +52,9 @@ type VerifierOptions struct {
 	Lookups int
 	// LookupsPerSecond bounds how many are begun, with a burst of two seconds; a
 	// fiftieth of that, at least one a second, for each network: a /24 of IPv4, a
-	// /48 of IPv6. Up to 10,000. 0 means [DefaultLookupsPerSecond].
+	// /48 of IPv6. Up to a tenth of them may be for requests that were refused
+	// ([Verifier.Refused]), one in ten seconds for each network, and while no more than
+	// half of LookupQueue waits. Up to 10,000. 0 means [DefaultLookupsPerSecond].
 	LookupsPerSecond int
 	// LookupQueue is how many addresses may wait, up to 65,536. 0 means
 	// [DefaultLookupQueue].
@@ -193,13 +195,28 @@ func recognise(list []Source) *recognition {
 	return r
 }
 
-// newBudgets makes the budgets of lookups.
-func (o *VerifierOptions) newBudgets(set *admission.Buckets) (*admission.Addresses, *admission.Bucket, error) {
-	all, err := set.Bucket(admission.Rate{PerSecond: float64(o.LookupsPerSecond)}, nil)
+// The budget of refused requests' lookups.
+const (
+	refusedPart     = 10  // one in so many of all
+	refusedNetwork  = 0.1 // a second, of one network
+	refusedNetworks = 1 << 14
+)
+
+// newBudgets makes the budgets of lookups, by network: those of admitted requests and
+// those of refused ones.
+func (o *VerifierOptions) newBudgets(set *admission.Buckets) (admitted, refused *admission.Addresses, err error) {
+	perSecond := float64(o.LookupsPerSecond)
+	all, err := set.Bucket(admission.Rate{PerSecond: perSecond}, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	each := admission.Rate{PerSecond: max(1, float64(o.LookupsPerSecond)/50)}
-	networks, err := set.Addresses(each, 0, all)
-	return networks, all, err
+	part, err := set.Bucket(admission.Rate{PerSecond: perSecond / refusedPart, Burst: max(1, perSecond/refusedPart)}, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	if admitted, err = set.Addresses(admission.Rate{PerSecond: max(1, perSecond/50)}, 0, all); err != nil {
+		return nil, nil, err
+	}
+	refused, err = set.Addresses(admission.Rate{PerSecond: min(refusedNetwork, perSecond/refusedPart), Burst: 1}, refusedNetworks, part)
+	return admitted, refused, err
 }

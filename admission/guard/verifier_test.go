@@ -465,3 +465,98 @@ func TestVerdictsAreBounded(t *testing.T) {
 		assert.Equal(t, a, v.ring[i].addr)
 	}
 }
+
+func refuse(v *Verifier, addr string) { v.Refused(netip.MustParseAddr(addr), bot) }
+
+// recalled is what is known about an address.
+func recalled(v *Verifier, addr string) answer {
+	id, proof := v.Recall(netip.MustParseAddr(addr), bot)
+	return answer{id, proof}
+}
+
+// A crawler whose requests are all refused is known in the end, and stays so.
+func TestRefusedCrawlerIsLookedUp(t *testing.T) {
+	in(t, func(t *testing.T) {
+		v := byName(t, goodZone(), nil)
+		for range 24 * 60 {
+			refuse(v, crawler)
+			synctest.Wait()
+			require.Equal(t, verified, recalled(v, crawler))
+			time.Sleep(time.Minute)
+		}
+		assert.LessOrEqual(t, v.Stats().Lookups, uint64(6), "looked up again when it's time only")
+		v.Refused(netip.MustParseAddr("203.0.113.7"), browser)
+		synctest.Wait()
+		assert.LessOrEqual(t, v.Stats().Lookups, uint64(6), "it doesn't say that it's anybody")
+	})
+}
+
+// A flood of refused requests from a million addresses that claim to be a crawler: few
+// look-ups and queries, whatever it costs, and those of admitted requests go on.
+func TestRefusedFloodCostsFewLookups(t *testing.T) {
+	in(t, func(t *testing.T) {
+		z := goodZone()
+		v := byName(t, z, nil)
+		began := time.Now()
+		for i := range million() {
+			v.Refused(netip.AddrFrom16([16]byte{0x20, 1, byte(i >> 16), byte(i >> 8), byte(i), 0xb8}), bot)
+			if i%1000 == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		const perSecond = DefaultLookupsPerSecond / refusedPart
+		most := perSecond + int(time.Since(began).Seconds()+1)*perSecond
+		asked := len(z.took())
+		assert.LessOrEqual(t, asked, most)
+		assert.GreaterOrEqual(t, asked, perSecond)
+		assert.Zero(t, v.Stats().Dropped)
+		for i := range DefaultLookupsPerSecond {
+			assert.Equal(t, pending, ask(v, fmt.Sprintf("203.0.%d.1", i), bot))
+		}
+	})
+}
+
+// One network's refused requests don't use up those look-ups, and no resolver that hangs
+// lets them have the whole queue.
+func TestRefusedLookupsAreBoundedByNetworkAndQueue(t *testing.T) {
+	in(t, func(t *testing.T) {
+		v := byName(t, goodZone(), nil)
+		for range 21 { // seconds
+			for i := range 256 {
+				refuse(v, fmt.Sprintf("203.0.113.%d", i))
+			}
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, uint64(1+2), v.Stats().Lookups)
+		refuse(v, crawler)
+		synctest.Wait()
+		assert.Equal(t, verified, recalled(v, crawler))
+	})
+	in(t, func(t *testing.T) {
+		z := goodZone()
+		z.delay = time.Hour
+		v := byName(t, z, func(o *VerifierOptions) {
+			o.LookupQueue, o.Lookups, o.LookupsPerSecond, o.LookupTimeout = 5, 1, 1000, time.Minute
+		})
+		for i := range 20 {
+			refuse(v, fmt.Sprintf("203.0.%d.1", i))
+			synctest.Wait()
+		}
+		assert.Equal(t, 1+3, v.Stats().Pending, "one is looked up, and half of the queue waits")
+		assert.Equal(t, pending, ask(v, "198.51.100.1", bot))
+		assert.Equal(t, pending, ask(v, "198.51.101.1", bot))
+		assert.Equal(t, answer{proof: Unavailable}, ask(v, "198.51.102.1", bot))
+	})
+}
+
+// The least budget there is makes a verifier, too.
+func TestLeastBudgetOfLookups(t *testing.T) {
+	in(t, func(t *testing.T) {
+		v := byName(t, goodZone(), func(o *VerifierOptions) { o.LookupsPerSecond = 1 })
+		refuse(v, crawler)
+		synctest.Wait()
+		assert.Equal(t, verified, recalled(v, crawler))
+		assert.Equal(t, []Identity{bigImages, bigSearch, smallOnly}, v.Identities())
+	})
+}
