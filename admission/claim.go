@@ -53,7 +53,7 @@ func (l *Limiter) raise(c *Claim, rank int, now int64) bool {
 	w := c.waiter
 	from := w.flow.queue
 	p := place{rank, from.route, w.cost}
-	room := l.overflow(&c.request, p) == Admitted || l.unopposed(p, now)
+	room := l.overflow(&c.request, p, 0) == Admitted || l.unopposed(p, now)
 	if room {
 		l.lines[from.rank].pull(w)
 		n := &l.lines[rank]

@@ -1,63 +1,119 @@
 package admission
 
-import "slices"
+// Tenants share the queue: as long as there is room anyone may have it, and when
+// there is none whoever has most makes way for those who have less. So each has its
+// equal part for sure, however many they are.
 
-// Unless Options.TenantQueue bounds them, tenants share the queue: each has a
-// quarter for sure, and what is free besides. Whoever has more makes way for those
-// who have less. Of such crowds there are a few at most, so they are just searched.
+// holding is what a tenant, or one of its flows, has in a queue.
+type holding[T any] struct {
+	waiters     int
+	who         *T
+	left, right *holding[T] // those with as many
+}
 
-// partOf is how many of a queue's places a tenant has for sure.
-func partOf(queue int) int { return max(queue/4, 1) }
+// crowds finds who has most waiters. Each change is one step.
+type crowds[T any] struct {
+	having []*holding[T] // by how many they have; any one of them
+	most   int
+}
 
-// yielding returns the waiter that makes way for a request in a full queue, or nil:
-// the newest of the tenant that has the most above its part, if the one that comes
-// has less than its own. in is 1 if the request itself is in the queue already.
-func (l *Limiter) yielding(tenant string, p place, in int) *waiter {
+// grow notes that h has one more.
+func (c *crowds[T]) grow(h *holding[T]) {
+	c.leave(h)
+	h.waiters++
+	c.join(h)
+	c.most = max(c.most, h.waiters)
+}
+
+// shrink notes that h has one less.
+func (c *crowds[T]) shrink(h *holding[T]) {
+	c.leave(h)
+	h.waiters--
+	c.join(h)
+	if c.having[c.most] == nil {
+		c.most-- // where h is now
+	}
+}
+
+func (c *crowds[T]) join(h *holding[T]) {
+	for len(c.having) <= h.waiters {
+		c.having = append(c.having, nil)
+	}
+	if h.waiters == 0 {
+		return
+	}
+	h.right = c.having[h.waiters]
+	if h.right != nil {
+		h.right.left = h
+	}
+	c.having[h.waiters] = h
+}
+
+func (c *crowds[T]) leave(h *holding[T]) {
+	if h.waiters == 0 {
+		return
+	}
+	if h.left == nil {
+		c.having[h.waiters] = h.right
+	} else {
+		h.left.right = h.right
+	}
+	if h.right != nil {
+		h.right.left = h.left
+	}
+	h.left, h.right = nil, nil
+}
+
+// above returns who has most, if that's at least two more than n: else taking one
+// from it would only turn the two round. Nil if nobody has.
+func (c *crowds[T]) above(n int) *T {
+	if c.most < n+2 {
+		return nil
+	}
+	return c.having[c.most].who
+}
+
+// yielding returns the waiter that makes way for a request in a full queue: the
+// newest of the tenant that has most of it. Nil if the one that comes has as many, or
+// one less. in is 1 if the request itself is in the queue already.
+func (l *Limiter) yielding(name string, p place, in int) *waiter {
 	n := &l.lines[p.rank]
 	q := &n.queues[p.route]
 	queue := l.config.routes[p.route].queue
-	if l.config.tenantQueue > 0 || queue == 0 {
+	if queue == 0 {
 		return nil
 	}
-	t := n.tenants[tenant]
-	if n.waiters-in >= l.config.queue && t != nil && t.waiters-in >= n.part {
+	own, here := 0, 0
+	if t := n.tenants[name]; t != nil {
+		own = t.waiters - in
+		if f := t.in(q); f != nil {
+			here = f.waiters - in
+		}
+	}
+	if l.config.tenantQueue > 0 && name != "" && own >= l.config.tenantQueue {
 		return nil
 	}
-	if q.waiters-in < queue {
-		return crowdiest(n.crowds)
-	}
-	if t != nil {
-		if f := t.in(q); f != nil && f.waiters-in >= q.part {
+	var crowd *tenant
+	if n.waiters-in >= l.config.queue {
+		if crowd = n.crowds.above(own); crowd == nil {
 			return nil
 		}
 	}
-	most := 0
-	var from *flow
-	for _, f := range q.crowds {
-		if f.waiters > most {
-			from, most = f, f.waiters
+	if q.waiters-in >= queue {
+		if f := q.crowds.above(here); f != nil {
+			return f.newest
 		}
-	}
-	if from == nil {
 		return nil
 	}
-	return from.newest
+	if crowd == nil {
+		return nil
+	}
+	return crowd.newest()
 }
 
-// crowdiest returns the newest waiter of the tenant that has most; nil if there is
-// none.
-func crowdiest(crowds []*tenant) (newest *waiter) {
-	most := 0
-	var from *tenant
-	for _, t := range crowds {
-		if t.waiters > most {
-			from, most = t, t.waiters
-		}
-	}
-	if from == nil {
-		return nil
-	}
-	for f := from.flows; f != nil; f = f.sibling {
+// newest returns the one of a tenant's waiters that came last.
+func (t *tenant) newest() (newest *waiter) {
+	for f := t.flows; f != nil; f = f.sibling {
 		if newest == nil || f.newest.since > newest.since {
 			newest = f.newest
 		}
@@ -73,12 +129,4 @@ func (t *tenant) in(q *queue) *flow {
 		}
 	}
 	return nil
-}
-
-// drop takes one out of a list without order.
-func drop[T comparable](list []T, one T) []T {
-	i, last := slices.Index(list, one), len(list)-1
-	list[i] = list[last]
-	clear(list[last:])
-	return list[:last]
 }

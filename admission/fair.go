@@ -17,10 +17,10 @@ package admission
 const costShift = 16
 
 type tenant struct {
-	name    string
-	start   uint64
-	waiters int
-	flows   *flow
+	holding[tenant]
+	name  string
+	start uint64
+	flows *flow
 
 	// While it has no waiters but its start is still ahead, it is remembered in
 	// the line's list, or it would gain by queueing one request at a time.
@@ -33,10 +33,9 @@ type line struct {
 	virtual uint64 // start of the request that was served last
 	waiters int
 	tenants map[string]*tenant
-	active  []*queue  // those that aren't empty
-	queues  []queue   // by RouteID
-	crowds  []*tenant // those with more than part waiters
-	part    int
+	active  []*queue // those that aren't empty
+	queues  []queue  // by RouteID
+	crowds  crowds[tenant]
 
 	firstIdle, lastIdle *tenant
 	idle                int
@@ -56,7 +55,7 @@ func (n *line) tenant(name string) *tenant {
 		} else {
 			t = new(tenant)
 		}
-		*t = tenant{name: name, start: n.virtual}
+		*t = tenant{holding: holding[tenant]{who: t}, name: name, start: n.virtual}
 		n.tenants[name] = t
 		return t
 	}
@@ -81,7 +80,7 @@ func (n *line) flowOf(t *tenant, q *queue, seq uint64) *flow {
 	} else {
 		f = new(flow)
 	}
-	*f = flow{tenant: t, queue: q, seq: seq, start: n.entry(t, q), sibling: t.flows}
+	*f = flow{holding: holding[flow]{who: f}, tenant: t, queue: q, seq: seq, start: n.entry(t, q), sibling: t.flows}
 	t.flows = f
 	q.add(f)
 	return f
@@ -95,14 +94,9 @@ func (n *line) push(t *tenant, q *queue, w *waiter, seq uint64) {
 	f := n.flowOf(t, q, seq)
 	f.push(w)
 	q.waiters++
-	t.waiters++
 	n.waiters++
-	if f.waiters == q.part+1 {
-		q.crowds = append(q.crowds, f)
-	}
-	if t.waiters == n.part+1 {
-		n.crowds = append(n.crowds, t)
-	}
+	q.crowds.grow(&f.holding)
+	n.crowds.grow(&t.holding)
 }
 
 // pull takes w out of its queue, and forgets what is of no more use.
@@ -111,14 +105,9 @@ func (n *line) pull(w *waiter) {
 	t, q := f.tenant, f.queue
 	f.unlink(w)
 	q.waiters--
-	t.waiters--
 	n.waiters--
-	if f.waiters == q.part {
-		q.crowds = drop(q.crowds, f)
-	}
-	if t.waiters == n.part {
-		n.crowds = drop(n.crowds, t)
-	}
+	q.crowds.shrink(&f.holding)
+	n.crowds.shrink(&t.holding)
 	if f.oldest == nil {
 		q.remove(f)
 		for at := &t.flows; ; at = &(*at).sibling {

@@ -242,11 +242,14 @@ func TestTenantAloneHasTheQueue(t *testing.T) {
 		assert.Equal(t, "shop 99", newest.name)
 		assert.Equal(t, TenantQueueFull, newest.d.Reason)
 		assert.Equal(t, time.Second, newest.d.RetryAfter)
-		assert.Equal(t, map[string]int{"shop tenant-queue-full": 24, "blog queue-full": 6}, come("blog", 30))
+		assert.Equal(t, map[string]int{"shop tenant-queue-full": 49, "blog queue-full": 11}, come("blog", 60))
 		assert.Equal(t, map[string]int{"shop queue-full": 10}, come("shop", 10))
-		assert.Equal(t, map[string]int{"shop tenant-queue-full": 25, "wiki queue-full": 5}, come("wiki", 30))
-		assert.Equal(t, map[string]int{"shop tenant-queue-full": 25, "news queue-full": 5}, come("news", 30))
-		assert.Equal(t, map[string]int{"late queue-full": 3}, come("late", 3))
+		wiki := come("wiki", 40)
+		assert.Equal(t, 7, wiki["wiki queue-full"])
+		assert.Equal(t, 33, wiki["shop tenant-queue-full"]+wiki["blog tenant-queue-full"])
+		assert.InDelta(t, wiki["shop tenant-queue-full"], wiki["blog tenant-queue-full"], 1)
+		assert.Equal(t, 3, sum(come("late", 3)))
+		assert.Equal(t, 3, l.lines[1].tenants["late"].waiters)
 		assert.Equal(t, 100, l.Stats().Waiting)
 		p.Release()
 		for range 100 {
@@ -271,18 +274,89 @@ func TestTenantAloneHasTheRoutesQueue(t *testing.T) {
 		return w != nil
 	}
 	got := map[string]int{}
-	for _, tenant := range []string{"", "x", "y"} {
+	for _, tenant := range []string{"", "x", "y", "z", "late"} {
 		for range 10 {
 			if come(tenant) {
 				got[tenant]++
 			}
 		}
 	}
-	assert.Equal(t, map[string]int{"": 8, "x": 2, "y": 2}, got)
-	for i, w := range waiting[:8] {
-		assert.Equal(t, i >= 4, w.settled, i)
-	}
+	assert.Equal(t, map[string]int{"": 8, "x": 4, "y": 2, "z": 2, "late": 1}, got)
+	assert.False(t, waiting[0].settled, "the newest make way")
+	assert.Equal(t, 8, l.waiters)
 	p.Release()
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, k := range counts {
+		n += k
+	}
+	return n
+}
+
+// However many tenants fill the queue, or a route's, one that comes with little is
+// served: whoever has most makes way, a bound of each tenant's own or not.
+func TestNewcomerAmongGreedyTenants(t *testing.T) {
+	const queue = 100
+	for _, greedy := range []int{1, 3, 4, 8, 20, 50} {
+		for _, route := range []RouteID{0, 1} {
+			for _, bound := range []int{0, min(queue, 1+queue/greedy)} {
+				l := newLimiter(t, Options{Limit: 10, Queue: queue + 100*int(route), TenantQueue: bound, Routes: []Route{{Name: "a", Queue: queue}}})
+				for range 10 {
+					mustTry(t, l, Request{})
+				}
+				come := func(r Request) bool {
+					r.Route = route
+					w, _ := l.lineUp(&r, l.place(&r), l.now(), time.Hour)
+					return w != nil && !w.settled
+				}
+				for i := range 10 * queue {
+					come(Request{Tenant: fmt.Sprint(i % greedy)})
+				}
+				require.Equal(t, queue, l.waiters)
+				what := fmt.Sprint(greedy, route, bound)
+				require.True(t, come(Request{Tenant: "new"}), what)
+				require.False(t, come(Request{Tenant: "0", Class: Normal}), what)
+				require.True(t, come(Request{Tenant: "important", Class: Critical}), what)
+				require.True(t, come(Request{Tenant: "refresh", Class: Background}), what)
+				for i := range 10 * queue {
+					come(Request{Tenant: fmt.Sprint(i % greedy), Class: Background})
+				}
+				require.Equal(t, 1, l.lines[0].waiters, "nobody makes way for a less important class")
+				require.Equal(t, queue, l.lines[1].waiters)
+				if part := queue / (greedy + 1); bound == 0 {
+					for range queue {
+						come(Request{Tenant: "new"})
+					}
+					require.GreaterOrEqual(t, l.lines[1].tenants["new"].waiters, part, what)
+				}
+			}
+		}
+	}
+}
+
+// One whose time is over leaves its place to the one that comes, and nobody else has
+// to make way.
+func TestOverdueMakeWayFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, Options{Limit: 1, Queue: 4})
+		mustTry(t, l, Request{})
+		come := func(tenant string, timeout time.Duration) *waiter {
+			r := Request{Tenant: tenant}
+			w, _ := l.lineUp(&r, l.place(&r), l.now(), timeout)
+			return w
+		}
+		first := come("a", time.Millisecond)
+		others := []*waiter{come("a", time.Hour), come("a", time.Hour), come("a", time.Hour)}
+		time.Sleep(2 * time.Millisecond)
+		w := come("b", time.Hour)
+		require.NotNil(t, w)
+		assert.False(t, w.settled)
+		assert.Equal(t, QueueTimeout, first.outcome.Reason)
+		for _, w := range others {
+			assert.False(t, w.settled)
+		}
+	})
 }
 
 // However many tenants come and go, only so many are remembered.

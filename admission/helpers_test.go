@@ -58,10 +58,11 @@ func empty(t *testing.T, l *Limiter) {
 	for _, n := range l.lines {
 		assert.Zero(t, n.waiters)
 		assert.Empty(t, n.active)
-		assert.Empty(t, n.crowds)
+		assert.Zero(t, n.crowds.most)
 		assert.Len(t, n.tenants, n.idle)
 		for _, q := range n.queues {
 			assert.Zero(t, q.waiters)
+			assert.Zero(t, q.crowds.most)
 			assert.Empty(t, q.heap)
 		}
 	}

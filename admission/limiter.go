@@ -52,9 +52,9 @@ func New(o Options) (*Limiter, error) {
 	for rank := range l.lines {
 		n := &l.lines[rank]
 		n.tenants = map[string]*tenant{}
-		n.queues, n.part = make([]queue, len(r.routes)), partOf(r.queue)
+		n.queues = make([]queue, len(r.routes))
 		for i := range n.queues {
-			n.queues[i] = queue{rank: rank, route: i, part: partOf(r.routes[i].queue)}
+			n.queues[i] = queue{rank: rank, route: i}
 		}
 	}
 	return l, nil
@@ -178,12 +178,16 @@ func (l *Limiter) acquire(ctx context.Context, r Request, p place, gone bool, c 
 
 // lineUp queues a request, or refuses it, then without a waiter.
 func (l *Limiter) lineUp(r *Request, p place, now int64, timeout time.Duration) (*waiter, Decision) {
-	over := l.overflow(r, p)
+	over := l.overflow(r, p, 0)
 	if over != Admitted && !l.fits(p) && l.yielding(r.Tenant, p, 0) == nil {
 		return nil, l.refuse(over, nil, now)
 	}
 	w := l.enqueue(r, p, now, timeout)
 	if w.settled || over == Admitted {
+		return w, Decision{}
+	}
+	// Those whose time was over may have been refused meanwhile.
+	if over = l.overflow(r, p, 1); over == Admitted {
 		return w, Decision{}
 	}
 	if other := l.yielding(r.Tenant, p, 1); other != nil {

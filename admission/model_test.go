@@ -3,7 +3,6 @@ package admission
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,7 +99,7 @@ func (g *program) ask(r Request) {
 	l := g.l
 	p := l.place(&r)
 	g.asked++
-	over, yielding := l.overflow(&r, p), g.yielding(r.Tenant, p)
+	over, yielding := l.overflow(&r, p, 0), g.yielding(r.Tenant, p)
 	w, _ := l.lineUp(&r, p, l.now(), l.config.routes[p.route].timeout)
 	g.yielded(over, yielding, w)
 	if w == nil {
@@ -115,34 +114,31 @@ func (g *program) ask(r Request) {
 }
 
 // yielding returns those of whom one makes way for a request that finds the queue
-// full: the newest of the tenants that have most, and more than a quarter, if its own
-// has less than that.
+// full: the newest of the tenants that have most, if its own has at least two less.
 func (g *program) yielding(tenant string, p place) (out []*ask) {
 	config := &g.l.config
-	full := func(queue int, same func(*ask) bool) (all bool, by map[string][]*ask, part int) {
+	full := func(queue int, same func(*ask) bool) (all bool, by map[string][]*ask, most int) {
 		n := 0
 		by = map[string][]*ask{}
 		for _, a := range g.waiting {
 			if a.p.rank == p.rank && same(a) {
 				n++
 				by[a.c.request.Tenant] = append(by[a.c.request.Tenant], a)
+				most = max(most, len(by[a.c.request.Tenant]))
 			}
 		}
-		return n >= queue, by, max(queue/4, 1)
+		return n >= queue, by, most
 	}
-	all, by, part := full(config.queue, func(*ask) bool { return true })
-	route, inRoute, routePart := full(config.routes[p.route].queue, func(a *ask) bool { return a.p.route == p.route })
-	if all && len(by[tenant]) >= part || route && len(inRoute[tenant]) >= routePart || config.tenantQueue > 0 || config.routes[p.route].queue == 0 {
+	all, by, most := full(config.queue, func(*ask) bool { return true })
+	route, inRoute, routeMost := full(config.routes[p.route].queue, func(a *ask) bool { return a.p.route == p.route })
+	if all && most < len(by[tenant])+2 || route && routeMost < len(inRoute[tenant])+2 || config.routes[p.route].queue == 0 ||
+		config.tenantQueue > 0 && len(by[tenant]) >= config.tenantQueue {
 		return nil
 	}
 	if route {
-		by, part = inRoute, routePart
+		by, most = inRoute, routeMost
 	} else if !all {
 		return nil
-	}
-	most := part + 1
-	for _, asks := range by {
-		most = max(most, len(asks))
 	}
 	for _, asks := range by {
 		if len(asks) < most {
@@ -181,21 +177,32 @@ func (g *program) yielded(over Reason, yielding []*ask, w *waiter) {
 	}
 }
 
-// crowds checks who is known to have more than its part.
+// crowds checks who is known to have most.
 func (g *program) crowds() {
 	for rank := range g.l.lines {
 		n := &g.l.lines[rank]
 		require.LessOrEqual(g.t, n.waiters, g.l.config.queue)
-		require.LessOrEqual(g.t, len(n.crowds), 3)
+		most, in := 0, make([]int, len(n.queues))
 		for _, t := range n.tenants {
-			require.Equal(g.t, t.waiters > n.part, slices.Contains(n.crowds, t))
+			sum := 0
 			for f := t.flows; f != nil; f = f.sibling {
-				require.Equal(g.t, f.waiters > f.queue.part, slices.Contains(f.queue.crowds, f))
+				sum += f.waiters
+				in[f.queue.route] = max(in[f.queue.route], f.waiters)
 			}
+			require.Equal(g.t, sum, t.waiters)
+			most = max(most, sum)
+		}
+		require.Equal(g.t, most, n.crowds.most)
+		if most > 0 {
+			require.Equal(g.t, most, n.crowds.above(0-2).waiters)
 		}
 		for i := range n.queues {
-			require.LessOrEqual(g.t, n.queues[i].waiters, g.l.config.routes[i].queue)
-			require.LessOrEqual(g.t, len(n.queues[i].crowds), 3)
+			q := &n.queues[i]
+			require.LessOrEqual(g.t, q.waiters, g.l.config.routes[i].queue)
+			require.Equal(g.t, in[i], q.crowds.most)
+			if in[i] > 0 {
+				require.Equal(g.t, in[i], q.crowds.above(0-2).waiters)
+			}
 		}
 	}
 }

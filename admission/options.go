@@ -35,10 +35,9 @@ type Options struct {
 	// TenantQueue is how many requests of one tenant and class may wait, however
 	// much of the queue is free; those without a tenant are bounded by Queue only.
 	// 0 means no such bound: a tenant, and those without one together, may use what
-	// nobody else does. When the queue is full, or that of a route, a request of a
-	// tenant with less than a quarter of it takes the place of the newest one of
-	// the tenant that has most, above a quarter, which is refused with
-	// [TenantQueueFull].
+	// nobody else does. Either way, when the queue is full, or that of a route, a
+	// request takes the place of the newest one of the tenant that has most of it, at
+	// least two more than its own, which is refused with [TenantQueueFull].
 	TenantQueue int
 	// QueueTimeout is how long a request waits at most; up to an hour. If its
 	// context has a deadline, it waits no longer than a quarter of the time left,

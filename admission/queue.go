@@ -30,10 +30,10 @@ func newWaiter() any {
 
 // flow holds one tenant's waiters in one queue, the oldest first.
 type flow struct {
+	holding[flow]
 	tenant         *tenant
 	queue          *queue
 	oldest, newest *waiter
-	waiters        int
 	sibling        *flow  // the tenant's next, in another route's queue
 	start          uint64 // in virtual time, among the flows of the queue
 	seq            uint64
@@ -48,11 +48,9 @@ func (f *flow) push(w *waiter) {
 		f.newest.newer = w
 	}
 	f.newest = w
-	f.waiters++
 }
 
 func (f *flow) unlink(w *waiter) {
-	f.waiters--
 	if w.older == nil {
 		f.oldest = w.newer
 	} else {
@@ -71,8 +69,7 @@ func (f *flow) unlink(w *waiter) {
 type queue struct {
 	rank, route int
 	heap        []*flow
-	crowds      []*flow // those with more than part waiters
-	part        int
+	crowds      crowds[flow]
 	waiters     int
 	since       int64 // when it last stopped being empty
 	active      int   // in the line's list of queues that aren't empty

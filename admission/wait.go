@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// overflow says why a request can't queue, or Admitted if it can.
-func (l *Limiter) overflow(r *Request, p place) Reason {
+// overflow says why a request can't queue, or Admitted if it can. in is 1 if it is in
+// the queue already.
+func (l *Limiter) overflow(r *Request, p place, in int) Reason {
 	config := &l.config.routes[p.route]
 	n := &l.lines[p.rank]
 	if config.queue == 0 {
 		return l.full(p)
 	}
-	if n.waiters >= l.config.queue || n.queues[p.route].waiters >= config.queue {
+	if n.waiters-in >= l.config.queue || n.queues[p.route].waiters-in >= config.queue {
 		return QueueFull
 	}
 	if r.Tenant != "" && l.config.tenantQueue > 0 {
-		if t := n.tenants[r.Tenant]; t != nil && t.waiters >= l.config.tenantQueue {
+		if t := n.tenants[r.Tenant]; t != nil && t.waiters-in >= l.config.tenantQueue {
 			return TenantQueueFull
 		}
 	}
