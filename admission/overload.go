@@ -94,11 +94,14 @@ func newOverload(options OverloadOptions, read lagReader) (*Overload, error) {
 	return o, nil
 }
 
-// Close ends the watching of the lag and waits for that; tokens are still good
-// after it. It may be called more than once.
+// Close ends the watching of the lag and waits for that. From then on nothing is shed
+// for lag, and tokens are still good. It may be called more than once.
 func (o *Overload) Close() {
 	o.closing.Do(func() { close(o.stop) })
 	<-o.done
+	o.mu.Lock()
+	o.lag = lagState{open: openAll} // nobody would see that it's over
+	o.mu.Unlock()
 }
 
 // Enter decides whether a request may go on. If so, the token must be given back

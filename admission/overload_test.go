@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -416,4 +417,22 @@ func TestOverloadAllocations(t *testing.T) {
 	}
 	fill(t, o, tenantOf("a"), 20)
 	testnet.Allocs(t, 0, func() { o.Enter(tenantOf("a")) }, "refusal")
+}
+
+// Once it's closed nobody would see that the lag is over: it sheds nobody for it.
+func TestClosedGuardShedsNobodyForLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, err := newOverload(OverloadOptions{}, func() ([]uint64, []float64) { return nil, nil })
+		require.NoError(t, err)
+		for range 2 {
+			o.tellLag(time.Second)
+		}
+		_, d := o.Enter(tenantOf("a"))
+		require.Equal(t, TenantsShed, d.Reason)
+		o.Close()
+		token, d := o.Enter(tenantOf("a"))
+		require.True(t, d.OK(), "%v", d)
+		token.Leave()
+		require.Equal(t, Calm, o.Stats().Level)
+	})
 }
