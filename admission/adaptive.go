@@ -8,8 +8,14 @@ import (
 
 // Adaptive lets a limiter's global ceiling follow what the origin can take,
 // between Min and Options.Limit. It looks at how long the origin takes to its
-// first byte, and at failures: see [Permit.FirstByte] and [Permit.Failed]. Without
-// those it changes nothing.
+// first byte, and at failures: see [Permit.FirstByte], [Permit.Answered] and
+// [Permit.Failed]. Without those it changes nothing, but for a tenth upwards in each
+// minute in which requests come and none is admitted.
+//
+// A permit counts against it until ten to twenty times the typical time to the first
+// byte have passed since it told one of these, at least a second and at most two
+// minutes. From then on it counts against Options.Limit only, since it may wait for
+// nothing but its client: an event stream, say.
 //
 // It suits work that is much alike. Where quick and slow requests share a limiter,
 // and their mix changes, the change looks like one of the origin.
@@ -80,14 +86,18 @@ const (
 
 // step returns the ceiling after a window.
 func (a adapting) step(w *window) adapting {
-	if w.failed*adaptFailures >= w.failed+w.seen && w.failed > 0 {
+	busy := w.wanted || float64(w.peak) > a.limit/2
+	if w.all() < adaptFew {
+		return a.guess(w, busy)
+	}
+	if w.failed*adaptFailures >= w.all() && w.failed > 0 {
 		a.limit, a.probing, a.busy, a.pause = max(a.low, a.limit*adaptFail), false, 0, adaptPause
 		return a
 	}
-	if w.seen == 0 {
-		return a
+	if w.seen < adaptFew {
+		return a.guess(w, busy)
 	}
-	typical, busy := max(w.median(), 1), float64(w.peak) > a.limit/2
+	typical := max(w.median(), 1)
 	a.last = typical
 	if a.probing {
 		return a.probed(typical)
@@ -97,7 +107,7 @@ func (a adapting) step(w *window) adapting {
 	}
 	a.learn(typical, busy)
 	few, many := a.band()
-	queued := a.limit * (1 - a.best/max(typical, a.best))
+	queued := a.queued(typical)
 	switch {
 	case queued > many:
 		a.limit = max(a.low, a.limit*adaptLeast, a.limit-max(1, (queued-few)/2))
@@ -105,7 +115,33 @@ func (a adapting) step(w *window) adapting {
 		a.probing, a.before = true, typical
 		a.limit = max(a.low, a.limit*adaptProbe)
 	case busy && queued < few:
-		a.limit = min(a.high, a.limit+a.limit/adaptGrow+1)
+		a.grow()
+	}
+	return a
+}
+
+func (a *adapting) grow() { a.limit = min(a.high, a.limit+a.limit/adaptGrow+1) }
+
+// queued is how many of the ceiling's requests the origin queues.
+func (a *adapting) queued(typical float64) float64 {
+	return a.limit * (1 - a.best/max(typical, a.best))
+}
+
+// guess returns the ceiling after a window that says next to nothing about the origin's
+// times. What is in the way of requests has to move all the same, or it never would:
+// so it grows, unless something speaks against that.
+func (a adapting) guess(w *window, busy bool) adapting {
+	few, _ := a.band()
+	switch {
+	case !busy || w.failed > 0 && w.all() < adaptFew:
+	case w.all() == 0 && (w.begun || !w.wanted):
+		// Who came left without a word: the origin may be slower than anyone waits
+		// for. Only if nobody was admitted do those who were before fill the ceiling.
+	case a.probing:
+		a.probing, a.busy, a.limit = false, 0, min(a.high, a.limit/adaptProbe)
+	case w.seen > 0 && a.best > 0 && a.queued(w.median()) >= few:
+	default:
+		a.grow()
 	}
 	return a
 }
@@ -160,17 +196,17 @@ const (
 	adaptSamples = 50                     // and these many samples,
 	adaptPatient = 5 * time.Second        // or after this
 	adaptFew     = 10                     // these will do
-	adaptForget  = time.Minute            // a window that isn't full by then is dropped
+	adaptOverdue = time.Minute            // a window that isn't full by then is judged as it is
 )
 
-// ripe reports whether a window is over, and whether it tells something. If it
-// were short beside the time to the first byte, quick answers would be most of it.
-func (a *adapting) ripe(w *window, now int64) (over, tells bool) {
-	elapsed, n := time.Duration(now-w.since), w.seen+w.failed
+// ripe reports whether a window is over. If it were short beside the time to the first
+// byte, quick answers would be most of it.
+func (a *adapting) ripe(w *window, now int64) bool {
+	elapsed := time.Duration(now - w.since)
 	least := max(adaptWindow, time.Duration(min(2*a.last, float64(adaptLongest))))
 	switch {
-	case elapsed >= least && n >= adaptSamples, elapsed >= max(least, adaptPatient) && n >= adaptFew:
-		return true, true
+	case elapsed >= least && w.seen+w.failed >= adaptSamples, elapsed >= max(least, adaptPatient) && w.all() >= adaptFew:
+		return true
 	}
-	return elapsed >= adaptForget, false
+	return elapsed >= adaptOverdue
 }

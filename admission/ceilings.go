@@ -7,6 +7,7 @@ type ceilings struct {
 	hard    int64 // never exceeded
 	limit   int64 // not above hard; may change
 	used    int64
+	aside   int64          // the part of used that counts against hard only
 	reserve [classes]int64 // by rank
 	classes [classes]int64 // in use, by rank
 	routes  []routeCount   // by RouteID; the first is for requests of no route
@@ -29,13 +30,13 @@ func (c *ceilings) withheld(rank int) int64 {
 
 func (c *ceilings) fitsAll(rank int, cost int64) bool {
 	need := c.used + cost + c.withheld(rank)
-	return need <= c.limit || need <= c.hard && c.excepted(rank, cost)
+	return need <= c.hard && (need-c.aside <= c.limit || c.excepted(rank, cost))
 }
 
 // excepted is about a ceiling that came down: what no longer fits it runs alone,
 // and reserves hold although those who were admitted before may have to end first.
 func (c *ceilings) excepted(rank int, cost int64) bool {
-	return c.used == 0 || c.classes[rank]+cost <= c.reserve[rank]
+	return c.used == c.aside || c.classes[rank]+cost <= c.reserve[rank]
 }
 
 func (c *ceilings) fitsRoute(route int, cost int64) bool {

@@ -18,6 +18,9 @@ func (l *Limiter) dispatch(now int64) {
 				break
 			}
 			if !l.counts.fitsAll(rank, w.cost) {
+				if l.adaptive != nil {
+					l.adaptive.window.wanted = true
+				}
 				return
 			}
 			l.serve(n, w, now)

@@ -117,6 +117,10 @@ func (l *Limiter) TryAcquire(r Request) (Permit, Decision) {
 		l.mu.Unlock()
 		return permit, Decision{}
 	}
+	if !fits && l.adaptive != nil {
+		l.want(p, l.now())
+		fits = l.fits(p)
+	}
 	if !fits {
 		d := l.refuseNow(l.full(p))
 		l.mu.Unlock()
@@ -178,6 +182,7 @@ func (l *Limiter) acquire(ctx context.Context, r Request, p place, gone bool, c 
 
 // lineUp queues a request, or refuses it, then without a waiter.
 func (l *Limiter) lineUp(r *Request, p place, now int64, timeout time.Duration) (*waiter, Decision) {
+	l.want(p, now)
 	over := l.overflow(r, p, 0)
 	if over != Admitted && !l.fits(p) && l.yielding(r.Tenant, p, 0) == nil {
 		return nil, l.refuse(over, nil, now)
@@ -219,7 +224,7 @@ func (l *Limiter) issue(rank, route int, cost int64) Permit {
 	l.admitted++
 	i, gen := l.permits.issue(taken{int32(cost), uint16(route), uint16(rank)})
 	if l.adaptive != nil {
-		l.adaptive.issued(i, l.now(), l.counts.used)
+		l.adaptive.issued(&l.counts, i, l.now())
 	}
 	return Permit{l: l, slot: i, gen: gen, cost: int32(cost)}
 }
@@ -228,6 +233,9 @@ func (l *Limiter) release(p Permit) {
 	l.mu.Lock()
 	if s := l.permits.retire(p.slot, p.gen); s != nil {
 		l.counts.add(int(s.rank), int(s.route), -int64(s.cost))
+		if l.adaptive != nil {
+			l.adaptive.back(&l.counts, p.slot, int64(s.cost))
+		}
 		if l.waiters > 0 {
 			l.handOver(l.now())
 		}

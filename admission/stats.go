@@ -4,7 +4,7 @@ package admission
 // else in requests.
 type Stats struct {
 	Limit   int // global ceiling as it is now: see [Adaptive]
-	InUse   int // cost of all permits
+	InUse   int // cost of all permits; may be above an adaptive Limit
 	Waiting int // requests in all queues
 	// By [Class].
 	Classes [3]ClassStats

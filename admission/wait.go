@@ -55,6 +55,9 @@ func (l *Limiter) withdraw(w *waiter, why Reason, now int64) {
 
 // handOver dispatches, and counts who is left.
 func (l *Limiter) handOver(now int64) {
+	if l.adaptive != nil {
+		l.adaptive.settle(&l.counts, now)
+	}
 	l.dispatch(now)
 	l.waiters, l.idle = 0, 0
 	for i := range l.lines {

@@ -9,8 +9,12 @@ type window struct {
 	begun  bool
 	after  int64 // permits issued before tell of an older, higher ceiling
 	peak   int64 // highest cost in use
-	seen   int
-	failed int
+	wanted bool  // a request found the ceiling in its way
+
+	seen    int // answers with a time
+	untimed int // and without
+	failed  int
+
 	counts [windowBuckets]uint32
 }
 
@@ -53,6 +57,9 @@ func (w *window) median() float64 {
 	}
 	return 0
 }
+
+// all is how many permits told something.
+func (w *window) all() int { return w.seen + w.untimed + w.failed }
 
 // restart begins a window.
 func (w *window) restart(now, used int64) {

@@ -119,6 +119,8 @@ func tellStatus(ctx context.Context, p admission.Permit, status int, timed bool)
 	default:
 		if timed {
 			p.FirstByte()
+		} else {
+			p.Answered()
 		}
 	}
 }

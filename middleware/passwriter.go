@@ -55,6 +55,7 @@ func (p *passWriter) Unwrap() http.ResponseWriter { return p.w }
 // WriteHeader sends the head, with the cache's fields if it's the final one.
 func (p *passWriter) WriteHeader(status int) {
 	if rfc9110.OriginFailed(status) {
+		p.tell(status)
 		p.standInForHead(unanswered(p.trail))
 	}
 	if p.answered {
@@ -69,9 +70,7 @@ func (p *passWriter) WriteHeader(status int) {
 	if !p.wrote && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		p.wrote = true
 		if x := p.x.Load(); x != nil {
-			if !p.told {
-				tellStatus(x.r.Context(), p.permit, status, p.timed)
-			}
+			p.tell(status)
 			p.head(x, status)
 		}
 		p.endless = rfc9110.BodyAllowed(status) && len(p.w.Header()["Content-Length"]) == 0
@@ -184,6 +183,7 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		p.body.done()
 	}
 	if err == nil {
+		p.permit.Answered() // unless it told something before
 		if h := p.takeOver(); h != nil {
 			p.tunnel = newTunnel(conn, h)
 			conn, rw = p.tunnel, p.tunnel.buffered(rw)
@@ -196,6 +196,14 @@ func (p *passWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		}
 	}
 	return conn, rw, err
+}
+
+// tell tells an adaptive ceiling how the origin answered, unless it's known already.
+func (p *passWriter) tell(status int) {
+	if x := p.x.Load(); x != nil && !p.told {
+		p.told = true
+		tellStatus(x.r.Context(), p.permit, status, p.timed)
+	}
 }
 
 func (p *passWriter) implicit() {
@@ -228,7 +236,7 @@ func (p *passWriter) finish() {
 	default:
 		p.wrote = true
 		p.expose()
-		tellStatus(x.r.Context(), p.permit, http.StatusOK, p.timed)
+		p.tell(http.StatusOK)
 		p.head(x, http.StatusOK)
 	}
 }
