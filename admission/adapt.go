@@ -1,6 +1,9 @@
 package admission
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // adaptive is the part of a limiter that adapts, under its lock.
 type adaptive struct {
@@ -120,5 +123,7 @@ func (l *Limiter) want(p place, now int64) {
 	if !l.counts.fitsAll(p.rank, p.cost) {
 		l.adaptive.window.wanted = true
 	}
-	l.judge(now)
+	if time.Duration(now-l.adaptive.window.since) >= adaptOverdue {
+		l.judge(now)
+	}
 }

@@ -165,7 +165,7 @@ func TestQueueBounds(t *testing.T) {
 		q, d = l.Acquire(background, Request{Route: fast})
 		assert.True(t, d.OK())
 		q.Release()
-		assert.Equal(t, QueueFull, (<-out).d.Reason)
+		assert.Equal(t, TenantQueueFull, (<-out).d.Reason, "the second of a made way for the newcomer")
 		p.Release()
 		for range 3 {
 			(<-out).permit.Release()
