@@ -87,7 +87,6 @@ func (u *uploaded) Close() error { return u.body.Close() }
 // where a middleware hides the server's writer. The server takes the client for gone
 // then, and cancels the request.
 func (u *uploaded) interrupt() {
-	u.over.Store(true)
 	u.cut.Store(true)
 	if u.in.ProtoMajor == 1 { // where Close waits for the Read
 		http.NewResponseController(u.w).SetReadDeadline(longAgo)

@@ -27,6 +27,7 @@ type sendBody struct {
 	err    error
 
 	reading bool  // body is being read
+	gone    bool  // another exchange has the body
 	unasked bool  // nobody wants the rest: the origin, or the request, is gone
 	before  error // the context's, when that was found out
 }
@@ -56,6 +57,9 @@ func (s *sendBody) Read(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	s.reading = false
 	s.size += int64(n)
+	if s.x.req.ContentLength > 0 && s.size == s.x.req.ContentLength {
+		s.x.flags.Or(sent) // its end may not be looked for any more
+	}
 	switch length := s.x.req.ContentLength; {
 	case s.unasked:
 		if err != nil && err != io.EOF {
@@ -72,10 +76,13 @@ func (s *sendBody) Read(p []byte) (int, error) {
 func (s *sendBody) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unasked {
+	if s.gone || s.unasked && !s.read { // another exchange can have it
 		return false
 	}
 	s.read, s.reading = true, true
+	if s.unasked { // the end may be there, and then the visitor has sent it all
+		s.interruptLocked()
+	}
 	return true
 }
 
@@ -90,7 +97,7 @@ func (s *sendBody) interrupt() {
 // The lock keeps the request from being over, and its body from being somebody
 // else's, meanwhile.
 func (s *sendBody) interruptLocked() {
-	if s.body == nil || s.free {
+	if s.body == nil || s.free || s.gone {
 		return
 	}
 	if !s.unasked {
@@ -123,7 +130,7 @@ func (s *sendBody) withdraw() bool {
 	if s.read {
 		return false
 	}
-	s.unasked = true
+	s.gone = true
 	return true
 }
 
