@@ -130,6 +130,12 @@ func TestTransportRefusesBrokenTargets(t *testing.T) {
 		_, err := tr.RoundTrip(r)
 		assert.Equal(t, TransportError{Failure: FailureRequest}, asTransportError(t, err), opaque)
 	}
+	for _, opaque := range []string{"*", "//shop.test/p", "/p"} {
+		r := httptest.NewRequest("OPTIONS", "http://shop.test/", nil)
+		r.URL.Opaque = opaque
+		_, err := tr.RoundTrip(r)
+		assert.NoError(t, err, opaque)
+	}
 }
 
 var authorities = map[string]bool{
