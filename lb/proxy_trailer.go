@@ -10,7 +10,7 @@ import (
 	"github.com/weirhttp/weir/internal/rfc9110"
 )
 
-var errBadTrailer = errors.New("a Trailer field with what isn't the name of a field")
+var errBadTrailer = errors.New("a Trailer field with what is no field's name, or may not be a trailer")
 
 // inTrailer reports whether a field is passed on when it comes after the content,
 // to either side. A recipient may take it for one of the head, so nothing goes

@@ -80,9 +80,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // the second attempt after a stale one. It fills in info if that isn't nil.
 func (t *transport) roundTrip(req *http.Request, fresh bool, info *attemptInfo) (*http.Response, error) {
 	x := t.exchange(req)
-	if !validTarget(&x.url) {
+	if err := unsendableHere(&x.req); err != nil {
 		x.send.finish()
-		return nil, &TransportError{Origin: t.target.authority(), Failure: FailureRequest, Err: errBadTarget}
+		return nil, &TransportError{Origin: t.target.authority(), Failure: FailureRequest, Err: err}
 	}
 	ctx := req.Context()
 	acquire := t.pool.acquire
