@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -17,16 +18,41 @@ import (
 // notingDisk notes what is asked of it, in order.
 type notingDisk struct {
 	osDisk
+	mu  sync.Mutex
 	ops []string
 	err error // of create
 }
 
-func (d *notingDisk) note(op string) { d.ops = append(d.ops, op) }
+func (d *notingDisk) note(op string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ops = append(d.ops, op)
+}
+
+// noted is what was asked since the last call.
+func (d *notingDisk) noted() (ops []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ops, d.ops = d.ops, nil
+	return ops
+}
+
+func (d *notingDisk) fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *notingDisk) failure() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
 
 func (d *notingDisk) create(path string) (file, error) {
 	d.note("create")
-	if d.err != nil {
-		return nil, d.err
+	if err := d.failure(); err != nil {
+		return nil, err
 	}
 	f, err := d.osDisk.create(path)
 	return notingFile{f, d}, err
@@ -64,10 +90,9 @@ func TestWhatIsForcedOutAndWhen(t *testing.T) {
 		d := &notingDisk{}
 		l, err := open(Options{Journal: filepath.Join(t.TempDir(), "j"), Logger: quiet(), Sync: mode}, d)
 		require.NoError(t, err)
-		assert.Equal(t, []string{"create", "write", "sync", "rename", "sync directory"}, d.ops)
-		d.ops = nil
+		assert.Equal(t, []string{"create", "write", "sync", "rename", "sync directory"}, d.noted())
 		require.True(t, mustAdd(t, l, tagged("a")).Durable)
-		assert.Equal(t, want, d.ops)
+		assert.Equal(t, want, d.noted())
 		require.NoError(t, l.Close(background))
 	}
 }
@@ -89,14 +114,14 @@ func TestTheJournalIsTriedAgain(t *testing.T) {
 		l, err := open(Options{Journal: path, Logger: quiet()}, d)
 		require.NoError(t, err)
 		var tries []time.Duration
-		for began, n := time.Now(), 1; len(tries) < 8; time.Sleep(time.Second / 2) {
-			if synctest.Wait(); len(d.ops) > n {
-				n = len(d.ops)
+		d.noted()
+		for began := time.Now(); len(tries) < 8; time.Sleep(time.Second / 2) {
+			if synctest.Wait(); len(d.noted()) > 0 {
 				tries = append(tries, time.Since(began).Round(time.Second))
 			}
 		}
 		assert.Equal(t, []time.Duration{1e9, 3e9, 7e9, 15e9, 31e9, 61e9, 91e9, 121e9}, tries)
-		d.err = nil
+		d.fail(nil)
 		_, err = l.Add(background, tagged("a"))
 		require.ErrorIs(t, err, ErrNotDurable)
 		require.NoError(t, l.Close(background))
