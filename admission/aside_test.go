@@ -60,7 +60,7 @@ func TestIdleStreamsLockNobodyOut(t *testing.T) {
 			served, refused := serveFor(t, l, 20, 20*time.Millisecond, 10*time.Second, Permit.FirstByte)
 			assert.Greater(t, served, min(20, 100-streams)*10*40, "with %d streams", streams)
 			if streams < 80 {
-				assert.Less(t, refused, 20)
+				assert.Less(t, refused, served/50, "while it comes up")
 				assert.GreaterOrEqual(t, l.Stats().Limit, 40, "it's up where it is in use")
 			}
 			for range 100 - streams {
