@@ -161,11 +161,12 @@ func Node(s string, strict bool) (netip.Addr, bool) {
 	return Plain(addr), true
 }
 
-// addressBytes reports whether s could be an address.
+// addressBytes reports whether s could be an address. Go takes anything for a zone;
+// here it is a token.
 func addressBytes(s string) bool {
-	zone := strings.IndexByte(s, '%')
-	if zone >= 0 {
-		s = s[:zone]
+	s, zone, zoned := strings.Cut(s, "%")
+	if zoned && !field.IsToken(zone) {
+		return false
 	}
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

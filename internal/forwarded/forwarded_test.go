@@ -52,6 +52,7 @@ func TestClientOfXForwardedFor(t *testing.T) {
 		{"IPv6 in brackets", []string{"[2001:db8::7]"}, "2001:db8::7"},
 		{"IPv6 with port", []string{"[2001:db8::7]:4711"}, "2001:db8::7"},
 		{"IPv6 with zone", []string{"fe80::7%eth0"}, "fe80::7"},
+		{"what is no zone", []string{"fe80::7%eth 0"}, peer},
 		{"IPv6 with zone in brackets", []string{"[fe80::7%25eth0]:80"}, "fe80::7"},
 		{"IPv4 as IPv6", []string{"::ffff:198.51.100.7"}, client},
 		{"IPv4 as IPv6 in brackets", []string{"[::ffff:198.51.100.7]:80"}, client},
@@ -174,7 +175,7 @@ func TestClientAllocatesNothing(t *testing.T) {
 // nothing.
 func FuzzClient(f *testing.F) {
 	for _, s := range []string{"198.51.100.7, 10.1.1.1", "[2001:db8::7]:80", `for="[::1]:80";proto=http, for=10.0.0.9`,
-		`for="x, for=1.2.3.4`, "fe80::1%eth0", "::ffff:1.2.3.4", `x\"`, ",,,", "unknown", `for="`} {
+		`for="x, for=1.2.3.4`, "fe80::1%eth0", "::% 000", "::ffff:1.2.3.4", `x\"`, ",,,", "unknown", `for="`} {
 		f.Add(s, "")
 		f.Add("10.2.2.2", s)
 	}
