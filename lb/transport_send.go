@@ -29,7 +29,8 @@ type sendBody struct {
 	reading bool  // body is being read
 	gone    bool  // another exchange has the body
 	unasked bool  // nobody wants the rest: the origin, or the request, is gone
-	before  error // the context's, when that was found out
+	cut     bool  // a Read was interrupted for that, which may cancel the request
+	before  error // the context's, until then
 }
 
 var (
@@ -100,10 +101,11 @@ func (s *sendBody) interruptLocked() {
 	if s.body == nil || s.free || s.gone {
 		return
 	}
-	if !s.unasked {
-		s.unasked, s.before = true, s.x.orig.Context().Err()
-	}
+	s.unasked = true
 	if b, ok := s.body.(interruptible); ok && s.reading {
+		if !s.cut {
+			s.cut, s.before = true, s.x.orig.Context().Err()
+		}
 		b.interrupt()
 	}
 }
@@ -163,7 +165,7 @@ func (s *sendBody) finish() {
 func (s *sendBody) ended(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unasked {
+	if s.cut {
 		return s.before
 	}
 	return ctx.Err()
